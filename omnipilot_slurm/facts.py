@@ -1,0 +1,114 @@
+"""What is known of a model and of a GPU: the records that the catalogs fill and core reads.
+
+Lengths are in tokens, widths in elements, memory in GiB (2**30 bytes), bandwidth in 10**9 bytes/s,
+compute in 10**12 operations/s (dense, without sparsity). A fact that is not known is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """One GPU type; `mem_gib` is what torch.cuda.mem_get_info reports as total."""
+
+    id: str
+    name: str
+    vendor: str
+    mem_gib: float
+    bandwidth_gb_s: float
+    peak_tflops: Mapping[str, float]
+    link_gb_s: float
+    tdp_w: float
+    capability: tuple[int, int] | None
+    price_usd_per_gpu_hour: float | None
+    mem_is_measured: bool = False
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How a checkpoint's linear layers are stored; embeddings and head stay 16-bit unless listed.
+
+    `method` is vLLM's name (awq, gptq, fp8, compressed-tensors, mxfp4, modelopt, ...), `scheme`
+    narrows it where the minimum capability depends on it (w8a8-fp8, w4a16, ...). `group_size` is
+    the number of inputs that share a scale (-1: one scale a channel), `block` the
+    (output, input) tile of block-wise FP8.
+    """
+
+    method: str
+    bits: float
+    scheme: str | None = None
+    group_size: int | None = None
+    block: tuple[int, int] | None = None
+    quantizes_head: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """A mixture of experts: the first `n_dense_layers` layers have none."""
+
+    n_experts: int
+    n_active: int
+    intermediate: int
+    shared_intermediate: int = 0
+    n_dense_layers: int = 0
+    every_n_layers: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek V2/V3, Kimi K2): one latent vector per token."""
+
+    kv_lora_rank: int
+    q_lora_rank: int | None
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """The architecture of one checkpoint, as its config.json states it.
+
+    `params` and `active_params` count all parameters (embeddings and towers included).
+    `max_model_len` is the longest context that vLLM derives without an override.
+    Layers split by the kind of their cache: `n_sliding_layers` of `layers` attend to
+    `sliding_window` tokens only, `n_state_layers` keep a state of constant size
+    (`state_bytes_per_layer` per sequence) instead of keys and values, the rest attend to all.
+    `kind` is text, multimodal or pooling; `tower_params` counts vision and audio towers.
+    """
+
+    id: str
+    family: str
+    architecture: str | None = None
+    kind: str = "text"
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    params: float
+    active_params: float
+    max_model_len: int | None
+    tied_embeddings: bool = False
+    dtype: str = "bfloat16"
+    quantization: Quantization | None = None
+    experts: Experts | None = None
+    mla: LatentAttention | None = None
+    sliding_window: int | None = None
+    n_sliding_layers: int = 0
+    n_state_layers: int = 0
+    state_bytes_per_layer: float = 0.0
+    tower_params: float = 0.0
+    source: str = ""
+    aliases: tuple[str, ...] = ()
+    extra: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,209 @@
+"""The values that flow through one decision: values in, values out, nothing else.
+
+Submission (what slurmctld tells) -> Launch (what the script starts) -> Workload (what it will be
+asked) -> Arm (where it could run) -> Prediction (what it would deliver) -> Decision (the answer).
+Field names are the names on the wire; times of requests are in ms, times of jobs in the unit named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Verdict(StrEnum):
+    """What becomes of a submission."""
+
+    PASS = "pass"
+    ADVISE = "advise"
+    REWRITE = "rewrite"
+    REJECT = "reject"
+    ABSTAIN = "abstain"
+
+
+class Starts(StrEnum):
+    """Whether a server will come up."""
+
+    STARTS = "starts"
+    FAILS = "fails"
+    UNSURE = "unsure"
+
+
+class Mode(StrEnum):
+    """How far a site lets us go, in rising order: log only, also speak, also act."""
+
+    OBSERVE = "observe"
+    ADVISE = "advise"
+    ENFORCE = "enforce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value with its bounds, lo <= mid <= hi."""
+
+    lo: float
+    mid: float
+    hi: float
+
+    def scaled(self, factor: float) -> Interval:
+        """Return the interval times a factor >= 0."""
+        return Interval(lo=self.lo * factor, mid=self.mid * factor, hi=self.hi * factor)
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(lo=self.lo + other.lo, mid=self.mid + other.mid, hi=self.hi + other.hi)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why: a stable code for programs, one sentence with the arithmetic for people."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One batch job as slurmctld shows it to a plugin; None is what the user did not set.
+
+    `script` is raw bytes (any encoding), `args` what follows the script on sbatch's line,
+    `environment` the variables that came with the request, `partitions` those that slurmctld
+    says this user may use (None: not told).
+    """
+
+    script: bytes
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    user_id: int | None = None
+    user_name: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    groups: frozenset[str] | None = None
+    partition: str | None = None
+    partitions: frozenset[str] | None = None
+    name: str | None = None
+    tres_per_node: str | None = None
+    tres_per_job: str | None = None
+    tres_per_task: str | None = None
+    tres_per_socket: str | None = None
+    cpus_per_tres: str | None = None
+    mem_per_tres: str | None = None
+    ntasks_per_gpu: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    num_tasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    min_mem_per_node_mib: int | None = None
+    min_mem_per_cpu_mib: int | None = None
+    time_limit_min: int | None = None
+    features: str | None = None
+    reservation: str | None = None
+    req_nodes: str | None = None
+    exc_nodes: str | None = None
+    array: str | None = None
+    het_job_offset: int | None = None
+    held: bool = False
+    comment: str | None = None
+    shared: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineArgs:
+    """What a vLLM server is told on its command line; None: not said, vLLM's default applies.
+
+    Token counts are integers after vLLM's own suffix rules (32k = 32000, 32K = 32768);
+    `max_model_len` -1 is `auto`. `unknown` names options whose value the script does not show.
+    """
+
+    model: str | None = None
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+    dtype: str = "auto"
+    quantization: str | None = None
+    kv_cache_dtype: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_memory_bytes: int | None = None
+    enforce_eager: bool = False
+    chunked_prefill: bool | None = None
+    executor: str | None = None
+    n_nodes: int = 1
+    block_size: int | None = None
+    cpu_offload_gib: float = 0.0
+    speculative: bool = False
+    pooling: bool = False
+    decode_context_parallel: int = 1
+    prefill_context_parallel: int = 1
+    config_file: str | None = None
+    vllm_version: str | None = None
+    warnings: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the server will be asked; `source` says where each figure came from."""
+
+    isl: int
+    osl: int
+    concurrency: int
+    requests_per_s: float | None = None
+    slo_ttft_ms: float | None = None
+    slo_tpot_ms: float | None = None
+    hours: float | None = None
+    source: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One place and shape a server could run in; `n_gpus` is the job's total."""
+
+    partition: str | None
+    gpu: str
+    gres_type: str | None
+    n_gpus: int
+    n_nodes: int = 1
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+    precision: str = "bf16"
+    kv_cache_dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What an arm would deliver, by target name; a target that is not computed is absent.
+
+    `calibrated` is False for a physics estimate. `tier` is in, low or out of support and `axes`
+    names what is outside.
+    """
+
+    targets: Mapping[str, Interval]
+    calibrated: bool
+    tier: str | None = None
+    axes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+#: the unit of each predicted target, by its name on the wire
+TARGET_UNITS = {
+    "output_tok_s": "tok/s",
+    "total_tok_s": "tok/s",
+    "req_s": "1/s",
+    "ttft_ms": "ms",
+    "tpot_ms": "ms",
+    "e2e_ms": "ms",
+    "cold_start_s": "s",
+    "kv_usage_frac": "fraction",
+    "power_w": "W",
+    "energy_per_tok_j": "J/tok",
+}
