@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Verdict(StrEnum):
     """What becomes of a submission."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 (a verdict, not a password)
     ADVISE = "advise"
     REWRITE = "rewrite"
     REJECT = "reject"
@@ -109,6 +109,12 @@ class Submission:
     held: bool = False
     comment: str | None = None
     shared: int | None = None
+    group_id: int | None = None
+    default_account: str | None = None
+    default_qos: str | None = None
+    min_cpus: int | None = None
+    pn_min_cpus: int | None = None
+    ntasks_per_tres: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +198,40 @@ class Prediction:
     tier: str | None = None
     axes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+#: stands for the decision's id in the messages of an Outcome
+DECISION_ID = "{decision_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One replacement in a script: bytes [start, end) hold `old` and become `new`."""
+
+    start: int
+    end: int
+    old: bytes
+    new: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the shim is told to do with a submission, and what the store keeps of it.
+
+    `fields`, `env` and `edits` are empty unless the verdict is a rewrite. DECISION_ID in a message
+    becomes the decision's id, which only the daemon knows; where `tag` is True it makes the tag for
+    AdminComment of it. `code` is the reason's stable code. `record` is stored as JSON after the
+    answer has left.
+    """
+
+    verdict: Verdict
+    messages: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()
+    tag: bool = False
+    code: str | None = None
+    record: Mapping[str, object] = field(default_factory=dict)
 
 
 #: the unit of each predicted target, by its name on the wire
