@@ -70,7 +70,11 @@ class DataError(OmnipilotError):
 
 
 class ProtocolError(OmnipilotError):
-    """A line on the socket that is not a message of this protocol."""
+    """A line on the socket that is not a message of this protocol; `code` goes into the answer."""
+
+    def __init__(self, message: str, *, code: str = "message", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
 
 
 class ArtifactError(OmnipilotError):
