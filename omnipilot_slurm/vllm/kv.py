@@ -1,0 +1,126 @@
+"""The key-value cache: what a token costs on one GPU and what one request of full length takes.
+
+In: ModelFacts, the split over GPUs, the cache's type. Out: bytes. Called by `memory` and by the
+features of the cost model. Formulas and their versions: docs/fit.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnipilot_slurm.facts import ModelFacts
+
+#: bytes of one cached element by --kv-cache-dtype; "auto" is the activations' type
+_CACHE_BYTES = {
+    "fp8": 1.0,
+    "fp8_e4m3": 1.0,
+    "fp8_e5m2": 1.0,
+    "fp8_inc": 1.0,
+    "fp8_per_token_head": 1.0,
+    "int8_per_token_head": 1.0,
+    "int4_per_token_head": 0.5,
+    "nvfp4": 0.5625,
+    "bfloat16": 2.0,
+    "float16": 2.0,
+    "half": 2.0,
+}
+#: bytes of a latent token in the packed layout of sparse-attention models
+_FP8_DS_MLA_BYTES = 656
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvShape:
+    """What one GPU caches: bytes per token of its full and sliding layers, bytes per sequence.
+
+    `full` and `sliding` sum over the layers that the GPU holds; `state` is what a sequence takes
+    whatever its length (recurrent layers). The window is in tokens.
+    """
+
+    full: float
+    sliding: float
+    window: int | None
+    state: float
+
+
+def cache_element_bytes(kv_cache_dtype: str, dtype_bytes: float) -> float:
+    """Return the bytes of one cached element, `dtype_bytes` being those of an activation."""
+    return _CACHE_BYTES.get(kv_cache_dtype, dtype_bytes)
+
+
+def kv_heads_per_gpu(model: ModelFacts, tensor_parallel: int) -> int:
+    """Return the KV heads that one GPU holds: divided by TP, replicated once TP exceeds them."""
+    return max(1, model.kv_heads // tensor_parallel)
+
+
+def bytes_per_token_of_layer(
+    model: ModelFacts, tensor_parallel: int, kv_cache_dtype: str, dtype_bytes: float
+) -> float:
+    """Return the bytes that one attention layer caches for one token on one GPU."""
+    element = cache_element_bytes(kv_cache_dtype, dtype_bytes)
+    if model.mla is not None:
+        if kv_cache_dtype == "fp8_ds_mla":
+            return _FP8_DS_MLA_BYTES
+        return (model.mla.kv_lora_rank + model.mla.qk_rope_head_dim) * element
+    heads = kv_heads_per_gpu(model, tensor_parallel)
+    scales = 8.0 * heads if kv_cache_dtype.endswith("per_token_head") else 0.0
+    return 2 * heads * model.head_dim * element + scales
+
+
+def kv_shape(
+    model: ModelFacts,
+    *,
+    tensor_parallel: int,
+    pipeline_parallel: int,
+    kv_cache_dtype: str,
+    dtype_bytes: float,
+    context_parallel: int = 1,
+) -> KvShape:
+    """Return what the GPU with the most layers caches; context parallelism divides full layers."""
+    per_layer = bytes_per_token_of_layer(model, tensor_parallel, kv_cache_dtype, dtype_bytes)
+    stage = ceil(model.layers / pipeline_parallel) / model.layers
+    n_full = model.layers - model.n_sliding_layers - model.n_state_layers
+    return KvShape(
+        full=per_layer * n_full * stage / context_parallel,
+        sliding=per_layer * model.n_sliding_layers * stage,
+        window=model.sliding_window,
+        state=model.state_bytes_per_layer * model.n_state_layers * stage / tensor_parallel,
+    )
+
+
+def request_bytes(
+    shape: KvShape, length: int, *, block_size: int, n_batched_tokens: int, hybrid: bool
+) -> float:
+    """Return what one request of `length` tokens takes, in whole blocks.
+
+    A sliding layer holds its window and the batch being prefilled; without the hybrid manager
+    (`hybrid` False) it is cached like a full one.
+    """
+    full_tokens = ceil(length / block_size) * block_size
+    if not hybrid or shape.window is None:
+        return full_tokens * (shape.full + shape.sliding) + shape.state
+    held = min(shape.window - 1 + n_batched_tokens, length)
+    sliding_tokens = (ceil(held / block_size) + 1) * block_size
+    return full_tokens * shape.full + sliding_tokens * shape.sliding + shape.state
+
+
+def longest_request(
+    shape: KvShape,
+    available: float,
+    limit: int,
+    *,
+    block_size: int,
+    n_batched_tokens: int,
+    hybrid: bool,
+) -> int:
+    """Return the longest length <= limit whose request fits `available` bytes, in tokens."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        need = request_bytes(
+            shape, middle, block_size=block_size, n_batched_tokens=n_batched_tokens, hybrid=hybrid
+        )
+        low, high = (middle, high) if need <= available else (low, middle - 1)
+    return low
