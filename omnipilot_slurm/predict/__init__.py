@@ -1,0 +1,1 @@
+"""The cost model: roofline, features, trees, conformal offsets, support, predictor."""

@@ -1,0 +1,1 @@
+"""Fitting and measuring the cost model; the only place that needs scikit-learn."""
