@@ -1,0 +1,1 @@
+"""Core: batch script text in, what it starts and what may be edited in it out."""

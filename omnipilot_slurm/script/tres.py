@@ -1,0 +1,233 @@
+"""GPU requests as Slurm writes them: parse and format gres and tres_per_* strings.
+
+In: strings from users (`gpu:a100:2(S:0)`), from slurmctld (`gres:gpu:a100:2` up to 23.02,
+`gres/gpu:a100:2` from 23.11, `cpu=4,gres/gpu=2` in tres_per_task) and from the environment
+(`h100:2`). Out: Gres records and strings in the same form. Called by directives, rewrite, decide.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnipilot_slurm.records import Submission
+
+_ENTRY: Final = re.compile(
+    r"^(?P<prefix>gres[:/])?(?P<name>[A-Za-z][\w.-]*)"
+    r"(?::(?P<type>[A-Za-z_][\w.+-]*|\d[\w.+-]*[A-Za-z_+][\w.+-]*))?"
+    r"(?:[:=](?P<count>\d+)(?P<unit>[kKmMgGtTpP]?))?$"
+)
+_UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
+_BARE: Final = re.compile(
+    r"^(?:(?P<type>[A-Za-z_][\w.+-]*|\d[\w.+-]*[A-Za-z_+][\w.+-]*):)?(?P<count>\d+)$"
+)
+#: GPU models by which partitions and features are commonly named
+_GPU_WORD: Final = re.compile(
+    r"(?:gb200|gh200|b300|b200|h200|h100|h800|h20|a800|a100l?|a10g|a40|a30|a16|a10|l40s|l40|l4|v100|p100|t4"
+    r"|mi355x|mi325x|mi300[ax]|mi250x?|mi210|rtx\w+)"
+)
+_GPU_TOKEN: Final = re.compile(
+    r"(?:^|[^a-z0-9])(?:gpu)?(?P<gpu>" + _GPU_WORD.pattern + r")(?=$|[^a-z0-9]|x\d)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gres:
+    """One entry of a gres list: `name[:type][:count]`."""
+
+    name: str
+    type: str | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        return ":".join(part for part in (self.name, self.type, str(self.count)) if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRequest:
+    """What a job asks of GPUs, over all its forms.
+
+    `total` counts all nodes (None: cannot be told), `form` is the option it was asked with (gres,
+    gpus, gpus-per-node, gpus-per-task, gpus-per-socket, None: not asked), `type` and `type_source`
+    say which GPU and how (gres form, constraint, partition).
+    """
+
+    total: int | None = 0
+    per_node: int | None = 0
+    n_nodes: int = 1
+    form: str | None = None
+    type: str | None = None
+    type_source: str | None = None
+    forms: tuple[str, ...] = ()
+
+
+def parse_gres(text: str | None) -> tuple[Gres, ...] | None:
+    """Return the entries of a gres or tres list, or None where one of them cannot be read."""
+    entries = []
+    for part in filter(None, (piece.strip() for piece in _split_commas(text or ""))):
+        match = _ENTRY.match(re.sub(r"\(.*\)$", "", part))
+        if match is None:
+            return None
+        count = int(match["count"] or 1) * _UNITS[(match["unit"] or "").lower()]
+        entries.append(Gres(name=match["name"], type=match["type"], count=count))
+    return tuple(entries)
+
+
+def parse_gpus(text: str | None) -> tuple[Gres, ...] | None:
+    """Return the GPU entries of `[type:]count[,...]`, as --gpus and SLURM_GPUS write them."""
+    entries = []
+    for part in filter(None, (piece.strip() for piece in _split_commas(text or ""))):
+        match = _BARE.match(part)
+        if match is None:
+            return gpus_of(parse_gres(part))
+        entries.append(Gres(name="gpu", type=match["type"], count=int(match["count"])))
+    return tuple(entries)
+
+
+def gpus_of(entries: Iterable[Gres] | None) -> tuple[Gres, ...] | None:
+    """Return only the GPU entries, None for None."""
+    return None if entries is None else tuple(entry for entry in entries if entry.name == "gpu")
+
+
+def with_gpus(gres: str | None, gpu_type: str | None, count: int) -> str | None:
+    """Return a gres list that asks `count` GPUs of a type and keeps all other entries.
+
+    None where the list that stands now cannot be read.
+    """
+    entries = parse_gres(gres)
+    if entries is None:
+        return None
+    kept = [entry for entry in entries if entry.name != "gpu"]
+    return ",".join(map(str, [Gres(name="gpu", type=gpu_type, count=count), *kept]))
+
+
+def like_form(old: str, gpu_type: str | None, count: int) -> str:
+    """Return a GPU count in the form of `old`: `2` -> `4`, `h100:2` -> `h200:4`, else empty.
+
+    Used for SLURM_GPUS and kin, which steps read again: an unknown form is emptied, because a
+    stale one makes every srun of the job fail.
+    """
+    entries = parse_gpus(old)
+    if not entries or len(entries) != 1 or "gpu" in old:
+        return ""
+    return f"{gpu_type}:{count}" if entries[0].type and gpu_type else str(count)
+
+
+def request_of(submission: Submission, *, node_form: str = "gres") -> GpuRequest:
+    """Return the GPU request of a job from its four tres_per_* fields, features and partition.
+
+    `node_form` names the option behind tres_per_node (slurmctld does not tell --gres from
+    --gpus-per-node).
+    """
+    n_nodes = submission.min_nodes or 1
+    found: dict[str, tuple[Gres, ...] | None] = {
+        form: gpus_of(parse_gres(text))
+        for form, text in (
+            (node_form, submission.tres_per_node),
+            ("gpus", submission.tres_per_job),
+            ("gpus-per-task", submission.tres_per_task),
+            ("gpus-per-socket", submission.tres_per_socket),
+        )
+        if text
+    }
+    asked = {form: entries for form, entries in found.items() if entries != ()}
+    unreadable = any(entries is None for entries in asked.values())
+    form = next(
+        (name for name in ("gpus", node_form, "gpus-per-task", "gpus-per-socket") if name in asked),
+        None,
+    )
+    request = GpuRequest(n_nodes=n_nodes, form=form, forms=tuple(sorted(asked)))
+    if form is None:
+        return _with_named_type(request, submission)
+    entries = asked[form]
+    if unreadable or entries is None or form == "gpus-per-socket":
+        return _with_named_type(replace(request, total=None, per_node=None), submission)
+    count = sum(entry.count for entry in entries)
+    total = _total(form, count, n_nodes, submission)
+    per_node = None if total is None else -(-total // n_nodes)
+    types = {entry.type for found_entries in asked.values() for entry in found_entries or ()}
+    types.discard(None)
+    request = replace(request, total=total, per_node=per_node)
+    if len(types) == 1:
+        return replace(request, type=types.pop(), type_source=form)
+    return request if types else _with_named_type(request, submission)
+
+
+def _total(form: str, count: int, n_nodes: int, submission: Submission) -> int | None:
+    if form == "gpus":
+        return count
+    if form == "gpus-per-task":
+        return count * (submission.num_tasks or (submission.ntasks_per_node or 1) * n_nodes)
+    return count * n_nodes
+
+
+def _with_named_type(request: GpuRequest, submission: Submission) -> GpuRequest:
+    for source, text in (("constraint", submission.features), ("partition", submission.partition)):
+        gpu = gpu_named_in(text)
+        if gpu is not None:
+            return replace(request, type=gpu, type_source=source)
+    return request
+
+
+def gpu_named_in(text: str | None) -> str | None:
+    """Return the one GPU model that a partition or feature name spells, None for none or several."""
+    if not text or "!" in text:
+        return None
+    names = {match["gpu"] for match in _GPU_TOKEN.finditer(text.lower())}
+    return names.pop() if len(names) == 1 else None
+
+
+def step_environment(
+    environment: Mapping[str, str], gpu_type: str | None, total: int, n_tasks: int | None
+) -> dict[str, str]:
+    """Return the SLURM_GPUS* variables that must follow a new request for `total` GPUs on one node.
+
+    sbatch has put them in the job's environment; left stale they make every srun step fail with
+    "Invalid generic resource".
+    """
+    counts = {"SLURM_GPUS": total, "SLURM_GPUS_PER_NODE": total}
+    tasks = n_tasks or 1
+    if total % tasks == 0:
+        counts["SLURM_GPUS_PER_TASK"] = total // tasks
+    changed = {}
+    for name, old in environment.items():
+        if not old:
+            continue
+        if name == "SLURM_TRES_PER_TASK":
+            changed[name] = _tres_per_task(old, gpu_type, counts.get("SLURM_GPUS_PER_TASK"))
+        elif name in counts:
+            changed[name] = like_form(old, gpu_type, counts[name])
+        elif name in ("SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET"):
+            changed[name] = ""
+    return changed
+
+
+def _tres_per_task(old: str, gpu_type: str | None, count: int | None) -> str:
+    def renewed(part: str) -> str:
+        match = re.match(
+            r"^(?P<head>gres[:/]gpu)(?::(?P<type>[^:=]+(?=[:=])))?(?P<sep>[:=])\d+$", part
+        )
+        if match is None or count is None:
+            return "" if "gpu" in part else part
+        typed = f":{gpu_type}" if match["type"] and gpu_type else ""
+        return f"{match['head']}{typed}{match['sep']}{count}"
+
+    return ",".join(filter(None, map(renewed, _split_commas(old))))
+
+
+def _split_commas(text: str) -> list[str]:
+    """Split at commas outside of parentheses and brackets: `gpu:1(IDX:0,2),nvme:3`."""
+    parts, depth, start = [], 0, 0
+    for index, char in enumerate(text):
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]]
