@@ -39,7 +39,8 @@ class Quantization:
     `method` is vLLM's name (awq, gptq, fp8, compressed-tensors, mxfp4, modelopt, ...), `scheme`
     narrows it where the minimum capability depends on it (w8a8-fp8, w4a16, ...). `group_size` is
     the number of inputs that share a scale (-1: one scale a channel), `block` the
-    (output, input) tile of block-wise FP8.
+    (output, input) tile of block-wise FP8. `quantizes` names the kinds of layer that are stored so
+    (fields of vllm.weights.ParameterCount): gpt-oss quantises its experts only.
     """
 
     method: str
@@ -48,6 +49,7 @@ class Quantization:
     group_size: int | None = None
     block: tuple[int, int] | None = None
     quantizes_head: bool = False
+    quantizes: tuple[str, ...] = ("attention", "mlp", "experts", "mixer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,10 @@ class ModelFacts:
     `sliding_window` tokens only, `n_state_layers` keep a state of constant size
     (`state_bytes_per_layer` per sequence) instead of keys and values, the rest attend to all.
     `kind` is text, multimodal or pooling; `tower_params` counts vision and audio towers.
+    `extra` holds what few architectures need: the keys at the head of vllm/weights.py, and
+    `parallel_state_layers` (attention layers that keep such a state as well),
+    `model_max_length` (a longer context that newer vLLM accepts on demand) and
+    `default_max_model_len` (what newer vLLM takes where none is asked and it is shorter).
     """
 
     id: str
