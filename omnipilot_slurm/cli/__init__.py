@@ -1,0 +1,1 @@
+"""The commands: thin edges that read arguments, call the package and print what it answers."""

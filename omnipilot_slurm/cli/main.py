@@ -1,0 +1,86 @@
+"""The `omnipilot` command: arguments in, a subcommand's output and an exit code out.
+
+Subcommands are imported when they are called, from the table COMMANDS, so that a thin command
+starts in the time that click needs. A subcommand returns its exit code, or None for 0:
+0 ok, 1 failed, 2 usage, 3 refused or does not start, 4 unsure or abstains.
+Called by the console script, and by tests through `main(["sandbox", "status"])`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from omnipilot_slurm import __version__
+from omnipilot_slurm.errors import OmnipilotError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: subcommand -> module:attribute of its click command; one line each, in alphabetical order
+COMMANDS = {
+    "sandbox": "omnipilot_slurm.cli.sandbox:sandbox",
+}
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
+        """Return the names in COMMANDS, in order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 click's signature
+        """Import and return the command of that name; None when there is none."""
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, attribute = target.split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="omnipilot")
+def cli() -> None:
+    """Tell whether the vLLM server of a batch job will start, what it will deliver, and where."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command line (default: this process's own) and return its exit code."""
+    try:
+        code = cli.main(args=args, prog_name="omnipilot", standalone_mode=False)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except OmnipilotError as error:
+        _complain(str(error), error.hint)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    except BrokenPipeError:
+        # the reader of our output left (`| head`): nothing is wrong, and nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
+    except Exception as error:  # noqa: BLE001 the command line's one catch-all
+        if os.environ.get("OMNIPILOT_DEBUG"):
+            traceback.print_exc()
+        _complain(
+            f"unexpected {type(error).__name__}: {error}",
+            "this is a defect of omnipilot; OMNIPILOT_DEBUG=1 shows where it happened",
+        )
+        return FAILED
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, hint: str) -> None:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)

@@ -1,0 +1,1 @@
+"""What the cluster is and what is free in it: partitions, nodes, GPUs, limits."""
