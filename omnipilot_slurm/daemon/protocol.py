@@ -63,8 +63,14 @@ class Op(StrEnum):
 def decode_request(line: bytes) -> Submission | Op:
     """Return the submission to decide on, or the operation asked for when it is another.
 
-    Raises: ProtocolError with code `message`, `version` or `operation`.
+    Raises: ProtocolError with code `message`, `version`, `operation` or `too_long`.
     """
+    if len(line) > MAX_REQUEST_BYTES:
+        raise ProtocolError(
+            f"request: must be at most {MAX_REQUEST_BYTES} bytes, was more", code="too_long"
+        )
+    if not line.endswith(b"\n"):
+        raise ProtocolError(f"request: must end in a newline, ended after {len(line)} bytes")
     message = _object(line, "request")
     _check_version(message)
     op = message.get("op")
@@ -104,7 +110,7 @@ def encode_request(request: Submission | Op) -> bytes:
 def encode_decision(decision_id: str, outcome: Outcome) -> bytes:
     """Return the answer to a decide request.
 
-    Raises: ProtocolError when the outcome holds what no shim may apply (a fault of the decider).
+    Raises: ValueError when the outcome holds what no shim may apply, a fault of the decider.
     """
     _check_rewrite(outcome)
     answer: dict[str, object] = {
@@ -122,7 +128,7 @@ def encode_decision(decision_id: str, outcome: Outcome) -> bytes:
         answer["code"] = outcome.code
     line = _line(answer)
     if len(line) > MAX_ANSWER_BYTES:
-        raise ProtocolError(f"answer: must be at most {MAX_ANSWER_BYTES} bytes, was {len(line)}")
+        raise ValueError(f"answer: must be at most {MAX_ANSWER_BYTES} bytes, was {len(line)}")
     return line
 
 
@@ -281,15 +287,15 @@ def _edit(edit: Edit) -> dict[str, object]:
 
 def _check_rewrite(outcome: Outcome) -> None:
     if outcome.verdict is not Verdict.REWRITE and (outcome.fields or outcome.env or outcome.edits):
-        raise ProtocolError(f"answer: only a rewrite may change the job, not {outcome.verdict}")
+        raise ValueError(f"answer: only a rewrite may change the job, not {outcome.verdict}")
     for name, value in outcome.fields.items():
         if name not in REWRITTEN_FIELDS or (name.startswith("tres_") and value):
-            raise ProtocolError(f"answer: field {name!r} must not be set to {value!r}")
+            raise ValueError(f"answer: field {name!r} must not be set to {value!r}")
     for name in outcome.env:
         if not _REWRITTEN_ENV.fullmatch(name):
-            raise ProtocolError(f"answer: variable {name!r} must not be overwritten")
+            raise ValueError(f"answer: variable {name!r} must not be overwritten")
     done = 0
     for edit in outcome.edits:
         if edit.start < done or edit.end - edit.start != len(edit.old):
-            raise ProtocolError(f"answer: edits must ascend and not overlap: {edit!r}")
+            raise ValueError(f"answer: edits must ascend and not overlap: {edit!r}")
         done = edit.end

@@ -1,0 +1,1 @@
+"""What the site keeps of its own: decisions, append-only, in SQLite."""

@@ -1,0 +1,176 @@
+"""Writing decisions beside the calls: a bounded queue and the one thread that empties it.
+
+In: decisions that were answered. Out: rows in the database, in commits of at most a second or a
+hundred rows. A disk that is full, a database that is locked or a folder that cannot be written
+costs rows once the queue is full, and is said in `status` and in the log; it never costs a call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from omnipilot_slurm.errors import StoreError
+from omnipilot_slurm.log import line
+from omnipilot_slurm.store.database import open_for_writing
+from omnipilot_slurm.store.decisions import Decided, delete_before, insert, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+QUEUE_ROWS = 10_000
+BATCH_ROWS = 100
+BATCH_S = 1.0
+RETRY_S = 5.0
+PRUNE_EVERY_S = 3600.0
+#: so that neither a lock lasts long nor a clock that is wrong for a moment empties the table
+PRUNE_ROWS = 5000
+_DAY_S = 86_400.0
+
+
+class Recorder:
+    """Keeps decisions at `path`; `clock` gives Unix time in s for the retention."""
+
+    def __init__(
+        self, path: Path, *, retention_days: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path = path
+        self._retention_s = retention_days * _DAY_S
+        self._clock = clock
+        self._queue: queue.Queue[Decided | None] = queue.Queue(QUEUE_ROWS)
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._fault: str | None = None
+        self._written = 0
+        self._dropped = 0
+        self._prune_at = time.monotonic()
+        self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
+        self._thread.start()
+
+    def put(self, decided: Decided) -> None:
+        """Hand a decision over; one more than the queue holds is counted and dropped."""
+        try:
+            self._queue.put_nowait(decided)
+        except queue.Full:
+            self._drop(1)
+
+    def close(self, timeout_s: float) -> None:
+        """Write what waits, unless the database refuses, and end."""
+        self._ending.set()
+        with contextlib.suppress(queue.Full):
+            # only wakes the thread; with a full queue it is awake
+            self._queue.put_nowait(None)
+        self._thread.join(timeout_s)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread that writes is running."""
+        return self._thread.is_alive()
+
+    def status(self) -> dict[str, object]:
+        """Return what `status` shows of the store."""
+        return {
+            "path": str(self._path),
+            "written": self._written,
+            "dropped": self._dropped,
+            "waiting": self._queue.qsize(),
+            "fault": self._fault,
+        }
+
+    def _work(self) -> None:
+        batch: list[Decided] = []
+        # a store that cannot be written is said at the start, not with the first decision
+        self._write(batch)
+        while True:
+            if batch:
+                self._ending.wait(RETRY_S)
+            self._gather(batch)
+            if self._write(batch):
+                batch.clear()
+            if self._ending.is_set() and (batch or self._queue.empty()):
+                break
+        lost = len(batch) + sum(decided is not None for decided in self._queue.queue)
+        if lost:
+            self._drop(lost)
+        self._disconnect()
+
+    def _gather(self, batch: list[Decided]) -> None:
+        """Fill the batch; wait for a first row as long as need be, for the others a second."""
+        timeout_s = BATCH_S if batch else PRUNE_EVERY_S
+        deadline = time.monotonic() + timeout_s
+        while len(batch) < BATCH_ROWS:
+            left_s = 0.0 if self._ending.is_set() else max(0.0, deadline - time.monotonic())
+            try:
+                decided = self._queue.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if decided is not None:
+                batch.append(decided)
+            if len(batch) == 1:
+                deadline = time.monotonic() + BATCH_S
+
+    def _write(self, batch: list[Decided]) -> bool:
+        """Commit the batch and delete what is too old; False when the database refused."""
+        try:
+            if self._connection is None:
+                self._connection = open_for_writing(self._path)
+            if batch:
+                self._written += insert(self._connection, [row_of(decided) for decided in batch])
+            self._prune(self._connection)
+        except (sqlite3.Error, StoreError, OSError) as error:
+            self._disconnect()
+            self._failed(str(error))
+            return False
+        if self._fault is not None:
+            _log.info(line("store written again", path=self._path, dropped=self._dropped))
+        self._fault = None
+        return True
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        if time.monotonic() < self._prune_at:
+            return
+        self._prune_at = time.monotonic() + PRUNE_EVERY_S
+        gone = delete_before(connection, self._clock() - self._retention_s, limit=PRUNE_ROWS)
+        if gone:
+            _log.info(line("old decisions deleted", n=gone, path=self._path))
+
+    def _failed(self, fault: str) -> None:
+        if fault != self._fault:
+            _log.error(line("store not written", path=self._path, fault=fault))
+        self._fault = fault
+
+    def _drop(self, n: int) -> None:
+        with self._lock:
+            first = self._dropped == 0
+            self._dropped += n
+        if first or self._ending.is_set():
+            _log.error(line("decisions dropped", n=self._dropped, fault=self._fault))
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+class NoRecorder:
+    """Keeps nothing, where the site set no daemon.store."""
+
+    alive = True
+
+    def put(self, decided: Decided) -> None:
+        """Forget a decision."""
+
+    def close(self, timeout_s: float) -> None:
+        """End at once."""
+
+    def status(self) -> dict[str, object]:
+        """Return what `status` shows of the store."""
+        return {"path": None}
