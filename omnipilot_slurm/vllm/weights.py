@@ -171,7 +171,7 @@ def _experts(facts: ModelFacts) -> tuple[float, float]:
     n_moe = n_moe_layers(facts)
     width = facts.extra.get("expert_hidden", facts.hidden)
     one = facts.extra.get("mlp_matrices", 3) * width * facts.experts.intermediate
-    router = facts.hidden * facts.experts.n_experts
+    router: float = facts.hidden * facts.experts.n_experts
     if width != facts.hidden:
         router += 2 * facts.hidden * width
     return float(n_moe * facts.experts.n_experts * one), float(n_moe * router)

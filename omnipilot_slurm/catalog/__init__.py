@@ -1,0 +1,1 @@
+"""Facts about models and GPUs: catalogs in YAML, folders of checkpoints, names that resolve."""
