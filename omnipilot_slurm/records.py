@@ -122,7 +122,10 @@ class EngineArgs:
     """What a vLLM server is told on its command line; None: not said, vLLM's default applies.
 
     Token counts are integers after vLLM's own suffix rules (32k = 32000, 32K = 32768);
-    `max_model_len` -1 is `auto`. `unknown` names options whose value the script does not show.
+    `max_model_len` -1 is `auto`. `unknown` holds the names of those of these fields whose value the
+    script does not show, or that a word it does not show may override. `data_parallel_rank` is set
+    where the command starts one rank of several, `data_parallel_local` the ranks on this node.
+    `hf_overrides` is JSON (rope_scaling included), `optimization_level` -O of torch.compile.
     """
 
     model: str | None = None
@@ -148,10 +151,84 @@ class EngineArgs:
     pooling: bool = False
     decode_context_parallel: int = 1
     prefill_context_parallel: int = 1
+    data_parallel_local: int | None = None
+    data_parallel_rank: int | None = None
+    node_rank: int | None = None
+    headless: bool = False
+    speculative_model: str | None = None
+    speculative_tokens: int | None = None
+    lora: bool = False
+    load_format: str = "auto"
+    trust_remote_code: bool = False
+    hf_overrides: str | None = None
+    n_gpu_blocks: int | None = None
+    prefix_caching: bool | None = None
+    hybrid_kv_cache: bool | None = None
+    attention_backend: str | None = None
+    max_cudagraph_capture_size: int | None = None
+    optimization_level: int | None = None
     config_file: str | None = None
     vllm_version: str | None = None
     warnings: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
+
+
+class Editable(StrEnum):
+    """Whether a launch may be changed; conditional: if named variables are not set at submission."""
+
+    YES = "yes"
+    NO = "no"
+    CONDITIONAL = "conditional"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """An option of an srun on the launch line; the value stands at bytes [start, end) if at all."""
+
+    name: str
+    value: str | None
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One start of a vLLM engine as a script writes it.
+
+    `tp_source` says how the tensor-parallel degree is given; `tp_place` is where its value stands
+    (or where the flag would be inserted: start == end), None where no edit of the script sets it.
+    `conditions` names the variables that must not be set at submission. `steps` are the options of
+    the srun in front, `environment` the VLLM_* and CUDA_* variables in force (None: not known),
+    `version_hints` the texts that may name vLLM's version.
+    """
+
+    form: str
+    engine: EngineArgs
+    tp: int | None
+    tp_source: str
+    tp_place: Edit | None = None
+    editable: Editable = Editable.NO
+    why: str = ""
+    conditions: frozenset[str] = frozenset()
+    steps: tuple[StepRequest, ...] = ()
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    version_hints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What a batch script does.
+
+    `is_serving` None: it cannot be told. `engine_run` is the engine of an offline or bench script,
+    which is read but never changed.
+    """
+
+    kind: str
+    is_serving: bool | None
+    launches: tuple[Launch, ...] = ()
+    engine_run: Launch | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
