@@ -1,0 +1,91 @@
+"""How vLLM converts the text of a command-line value: numbers with suffixes, JSON, true/false.
+
+In: the kind letter of an option (see options.py) and the text. Out: the value, or ValueError with
+vLLM's reason in short. Called by flags.py to refuse what vLLM refuses, and to read what it takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_BARE_SUFFIXED = re.compile(r'("(?:[^"\\]|\\.)*")|\b\d+(?:\.\d+)?[kKmMgGtT]\b')
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+AUTO = -1
+
+
+def human_int(text: str) -> int:
+    """Read a count that may carry a suffix: 32k is 32000, 32K is 32768, 25.6k is 25600.
+
+    Raises: ValueError for anything else, decimals with an upper-case suffix included.
+    """
+    stripped = text.strip()
+    match = _SUFFIXED.fullmatch(stripped)
+    if not match:
+        return int(stripped)
+    number, suffix = match.groups()
+    if suffix.islower():
+        return int(float(number) * 1000 ** _POWERS[suffix])
+    if "." in number:
+        raise ValueError(f"decimals are not allowed with binary suffixes like {suffix}")
+    multiplier: int = 1024 ** _POWERS[suffix.lower()]
+    return int(number) * multiplier
+
+
+def human_int_or_auto(text: str) -> int:
+    """Read a count like human_int, or `auto`, which is -1."""
+    return AUTO if text.strip().lower() in ("auto", "-1") else human_int(text)
+
+
+def json_value(text: str) -> object:
+    """Read JSON whose bare numbers may carry suffixes.
+
+    Raises: ValueError when it is not JSON.
+    """
+    expanded = _BARE_SUFFIXED.sub(lambda m: m[1] or str(human_int(m[0])), text)
+    value: object = json.loads(expanded)
+    return value
+
+
+def json_object_or_text(text: str) -> object:
+    """Read a JSON object; text that is not in braces stays as it is."""
+    stripped = text.strip()
+    return json_value(text) if stripped[:1] == "{" and stripped[-1:] == "}" else text
+
+
+def truth(text: str) -> bool:
+    """Read true or false, in any case.
+
+    Raises: ValueError for another word.
+    """
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(f"expected 'true' or 'false', not {text!r}")
+    return lowered == "true"
+
+
+#: kind letter -> converter; a letter that is not here takes any text
+CONVERTERS: dict[str, Callable[[str], object]] = {
+    "i": int,
+    "h": human_int,
+    "H": human_int_or_auto,
+    "x": float,
+    "j": json_value,
+    "d": json_object_or_text,
+    "t": truth,
+}
+#: kind letter -> what argparse calls the type in its refusal
+TYPE_NAMES = {
+    "i": "int",
+    "h": "human_readable_int",
+    "H": "human_readable_int_or_auto",
+    "x": "float",
+    "j": "JSON",
+    "d": "JSON",
+    "t": "boolean",
+}

@@ -1,0 +1,240 @@
+"""Write omnipilot_slurm/vllm/options.py: every option of every vLLM version whose sources are here.
+
+    pip download --no-deps vllm==X; unzip the wheel's *.py files into WHEELS/X/; then
+    python tools/vllm_options.py compile WHEELS > omnipilot_slurm/vllm/options.py
+
+In: a folder with one folder a version. Out: the module, on standard output. The parsers are vLLM's
+own (vllm_parser.py); `dump FOLDER VERSION` prints one version's options as JSON. Needs what
+vllm_parser.py needs, in the environment that runs this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import vllm_parser
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from omnipilot_slurm.vllm.versions import parse_version
+
+#: what converts a value -> the letter that options.py uses
+TYPE_LETTERS = {
+    "int": "i",
+    "check_port": "i",
+    "FlexibleArgumentParser.check_port": "i",
+    "float": "x",
+    "human_readable_int": "h",
+    "human_readable_int_or_auto": "H",
+    "loads": "j",
+    "PoolerConfig.from_json": "j",
+    "KVTransferConfig.from_cli": "j",
+    "_compute_kwargs.<locals>.parse_dataclass": "j",
+    "union_dict_and_str": "d",
+}
+HEADER = '''\
+"""Every option of vLLM's command line, by version: data only, read by grammar.py.
+
+Written by `python tools/vllm_options.py compile WHEELS` from the parsers of the vLLM versions
+listed; do not edit. A row is: dest, kind, option strings, versions.
+kind: first letter f flag, b flag with a --no- form, e flag with --no- and --disable-/--enable-
+forms, t true/false, i int, h int with a suffix, H the same or auto, x float, s text, j JSON,
+d JSON object or text, q prints and quits; then n: also None; then + one or more values,
+? at most one; then S: only `vllm serve`, N: all but `vllm serve`, A: all but the legacy server,
+L: only the legacy server.
+versions: ranges of positions in VERSIONS.
+"""
+'''
+
+
+def type_letters(action: argparse.Action) -> str:
+    """Return the kind of an option without its arity: a letter, and n where None is a value."""
+    converter: Any = action.type
+    nullable = ""
+    while getattr(converter, "__closure__", None) and "return_type" in (
+        names := converter.__code__.co_freevars
+    ):
+        if converter.__name__ == "_optional_type":
+            nullable = "n"
+        converter = converter.__closure__[names.index("return_type")].cell_contents
+    name = getattr(converter, "__qualname__", "")
+    if name == "nullable_str":
+        nullable = "n"
+    return TYPE_LETTERS.get(name, "s") + nullable
+
+
+def kind(action: argparse.Action) -> str:
+    """Return the kind of an option, as the head of options.py explains it."""
+    special = {
+        "_HelpAction": "q",
+        "_VersionAction": "q",
+        "_StoreTrueAction": "f",
+        "_StoreFalseAction": "f",
+        "BooleanOptionalAction": "b",
+        "EnableDisableAction": "e",
+        "StoreBoolean": "t?",
+    }.get(type(action).__name__)
+    if special:
+        return special
+    arity = {None: "", "+": "+", "?": "?", "*": "*"}[action.nargs]
+    return type_letters(action) + arity
+
+
+def written_options(action: argparse.Action, letter: str) -> list[str]:
+    """Return the option strings as defined, without the negative ones that the kind implies."""
+    if letter not in "be":
+        return list(action.option_strings)
+    plain = [o for o in action.option_strings if not o.startswith("--no-")]
+    if letter == "e":
+        negative = action.negative_option_strings
+        plain = [o for o in plain if o not in negative]
+    return plain
+
+
+def choices(action: argparse.Action) -> list[str]:
+    """Return the values an option is restricted to, [] where it is not."""
+    values = action.choices or ()
+    found = [str(value) for value in values if value is not None]
+    return found if all(re.fullmatch(r"[\w.+/-]+", value) for value in found) else []
+
+
+def dump(folder: Path, version: str) -> dict[str, Any]:
+    """Return {forms: {form: {positional, options}}} of one version."""
+    vllm_parser.prepare(folder, version)
+    forms = {}
+    for form in ("serve", "api_server", "legacy"):
+        try:
+            parser = vllm_parser.build(form)
+        except TypeError:  # 0.7.x: the legacy server's own add_argument call is wrong
+            parser = None
+        if parser is None:  # no such server in this version: which options are the engine's
+            parser = vllm_parser.engine_options()
+        if form == "serve":
+            parser = vllm_parser.subparser(parser)
+        positional = [a for a in parser._actions if not a.option_strings]
+        options = [a for a in parser._actions if a.option_strings]
+        forms[form] = {
+            "positional": "".join(a.nargs or "1" for a in positional),
+            "options": [
+                [a.dest, kind(a), written_options(a, kind(a)[0]), choices(a)] for a in options
+            ],
+        }
+    return {"version": version, "forms": forms}
+
+
+def ranges(positions: set[int], n: int) -> str:
+    """Format positions as `a-b,c-`: `c-` runs to the last of the n versions."""
+    runs: list[list[int]] = []
+    for position in sorted(positions):
+        if runs and runs[-1][1] == position - 1:
+            runs[-1][1] = position
+        else:
+            runs.append([position, position])
+    texts = []
+    for first, last in runs:
+        end = "" if last == n - 1 else str(last)
+        texts.append(f"{first}" if first == last != n - 1 else f"{first}-{end}")
+    return ",".join(texts)
+
+
+def scope(present: set[str]) -> str:
+    """Return the mark of the forms that have an option: "" when all three do."""
+    if present == {"legacy"}:
+        return "L"
+    if "legacy" in present:
+        return "" if "serve" in present else "N"
+    return "A" if "api_server" in present else "S"
+
+
+def rows_and_choices(dumps: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Return the option rows and the choice rows, each with its version ranges."""
+    rows: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    values: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for position, one in enumerate(dumps):
+        forms: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for form, parsed in one["forms"].items():
+            for dest, letters, strings, allowed in parsed["options"]:
+                forms[dest, letters, ",".join(strings)].add(form)
+                for value in allowed:
+                    values[dest][value].add(position)
+        for (dest, letters, strings), present in forms.items():
+            rows[dest, letters + scope(present), strings].add(position)
+    n = len(dumps)
+    option_rows = [f"{' '.join(key)} {ranges(at, n)}" for key, at in sorted(rows.items())]
+    choice_rows = []
+    for dest, by_value in sorted(values.items()):
+        by_range: dict[str, list[str]] = defaultdict(list)
+        for value, at in by_value.items():
+            by_range[ranges(at, n)].append(value)
+        cells = [f"{at}:{'|'.join(sorted(names))}" for at, names in sorted(by_range.items())]
+        choice_rows.append(f"{dest} {' '.join(cells)}")
+    return option_rows, choice_rows
+
+
+def module_text(dumps: list[dict[str, Any]]) -> str:
+    """Return the text of options.py."""
+    option_rows, choice_rows = rows_and_choices(dumps)
+    versions = textwrap.fill(
+        ", ".join(f'"{one["version"]}"' for one in dumps), 96, break_on_hyphens=False
+    )
+    positionals = {
+        form: ranges({i for i, one in enumerate(dumps) if one["forms"][form]["positional"]}, n)
+        for n in [len(dumps)]
+        for form in ("serve", "api_server")
+    }
+    required = ranges(
+        {i for i, one in enumerate(dumps) if one["forms"]["serve"]["positional"] == "1"}, len(dumps)
+    )
+    return "\n".join(
+        [
+            HEADER,
+            "# the rows are longer than a line of code",
+            "# ruff: noqa: E501",
+            "",
+            "VERSIONS = (",
+            textwrap.indent(versions, "    ") + ",",
+            ")",
+            "",
+            "#: versions whose `vllm serve` refuses to go without its positional model",
+            f'MODEL_REQUIRED = "{required}"',
+            "#: versions whose api_server takes (and ignores) a positional",
+            f'API_SERVER_POSITIONAL = "{positionals["api_server"]}"',
+            "",
+            'OPTIONS = """\\',
+            *option_rows,
+            '"""',
+            "",
+            "#: dest, then version ranges with the values allowed in them",
+            'CHOICES = """\\',
+            *choice_rows,
+            '"""',
+            "",
+        ]
+    )
+
+
+def compile_module(wheels: Path) -> str:
+    """Dump every version in a process of its own and return the text of options.py."""
+    folders = [f for f in wheels.iterdir() if (f / "vllm/engine/arg_utils.py").exists()]
+    dumps = []
+    for folder in sorted(folders, key=lambda f: parse_version(f.name)):
+        command = [sys.executable, "-W", "ignore", __file__, "dump", str(folder), folder.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        dumps.append(json.loads(done.stdout.splitlines()[-1]))
+        print(folder.name, file=sys.stderr)
+    return module_text(dumps)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "dump":
+        print(json.dumps(dump(Path(sys.argv[2]), sys.argv[3])))
+    else:
+        print(compile_module(Path(sys.argv[2])), end="")
