@@ -36,6 +36,7 @@ _DEVICE_COUNT: Final = re.compile(
 #: names that the shim never sends
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
+_PLAIN: Final = frozenset({"word", "number"})
 _MAX_WORDS: Final = 4096
 
 
@@ -88,6 +89,9 @@ def word_of(node: Node, source: Source, scope: Scope) -> Word:
 
 def words_of(node: Node, source: Source, scope: Scope) -> Words:
     """Return the words that an argument becomes after expansion and splitting."""
+    if node.type in _PLAIN:
+        end = node.end_byte
+        return [Word(segments=_unescaped(source, node.start_byte, end), end=source.origin(end))]
     array = _array_of(node, source, scope)
     if array is not None:
         return array
@@ -185,9 +189,11 @@ def _unescaped(source: Source, start: int, end: int) -> tuple[Segment, ...]:
 def _without_escapes(
     source: Source, start: int, end: int, *, special: bytes | None
 ) -> tuple[Segment, ...]:
+    data = source.data
+    if data.find(b"\\", start, end) < 0:
+        return source.literal(start, end)
     segments: list[Segment] = []
     position = start
-    data = source.data
     for match in _ESCAPE.finditer(data, start, end):
         char = match[1]
         if special is not None and char not in special and char != b"\n":

@@ -121,13 +121,14 @@ class Source:
     """Text to be parsed, with the origin of each of its bytes.
 
     `segments` in order make up the text; unknown ones are replaced by an unset variable, so that
-    they evaluate to an unknown value again.
+    they evaluate to an unknown value again. `end` is the byte of the script that follows the text.
     """
 
     UNKNOWN: Final = "${__omnipilot_unknown}"
 
-    def __init__(self, segments: tuple[Segment, ...]) -> None:
+    def __init__(self, segments: tuple[Segment, ...], *, end: int | None = None) -> None:
         self._segments = segments
+        self._end = end
         self._starts: list[int] = []
         chunks: list[bytes] = []
         position = 0
@@ -141,29 +142,48 @@ class Source:
     @classmethod
     def of_script(cls, script: bytes) -> Source:
         """Return the source that a whole script is."""
-        return cls((Segment(text=decode(script), start=0),))
+        return cls((Segment(text=decode(script), start=0),), end=len(script))
 
     def literal(self, start: int, end: int) -> tuple[Segment, ...]:
         """Return the text at [start, end) as segments that know their place in the script."""
         found = []
         index = max(bisect_right(self._starts, start) - 1, 0)
         while start < end and index < len(self._segments):
-            segment, base = self._segments[index], self._starts[index]
-            limit = self._starts[index + 1] if index + 1 < len(self._starts) else len(self.data)
-            stop = min(end, limit)
+            is_last = index + 1 == len(self._segments)
+            stop = end if is_last else min(end, self._starts[index + 1])
             if stop > start:
-                origin = None if segment.start is None else segment.start + start - base
-                text = decode(self.data[start:stop])
-                found.append(replace(segment, text=text, start=origin, splits=False))
+                found.append(self._piece(index, start, stop))
             start, index = stop, index + 1
         return tuple(found)
 
+    def _piece(self, index: int, start: int, stop: int) -> Segment:
+        segment = self._segments[index]
+        text = decode(self.data[start:stop])
+        origin = None if segment.start is None else segment.start + start - self._starts[index]
+        return Segment(
+            text=text,
+            start=origin,
+            how=segment.how,
+            depends=segment.depends,
+            fixed=segment.fixed,
+        )
+
     def origin(self, position: int) -> int | None:
-        """Return the script's byte that a position of this text stands at, if any."""
+        """Return the byte of the script at which text may be put to stand at `position` here.
+
+        None inside or behind what an expansion brought from somewhere else.
+        """
+        if position >= len(self.data) and self._end is not None:
+            return self._end
         index = max(bisect_right(self._starts, position) - 1, 0)
-        if index >= len(self._segments) or self._segments[index].start is None:
-            return None
-        return (self._segments[index].start or 0) + position - self._starts[index]
+        for candidate in (index, index - 1):
+            if not 0 <= candidate < len(self._segments):
+                continue
+            segment, base = self._segments[candidate], self._starts[candidate]
+            reaches = position - base <= len(encode(segment.text or ""))
+            if segment.start is not None and segment.how is How.LITERAL and reaches:
+                return segment.start + position - base
+        return None
 
     def parse(self, expired: Expired) -> tree_sitter.Node | None:
         """Return the root of the syntax tree, or None if it is too large or took too long.

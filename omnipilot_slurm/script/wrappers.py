@@ -233,9 +233,15 @@ def _behind_options(words: Words, rule: _Rule, values: dict[str, Word] | None = 
         is_long = text.startswith("--") or name in long
         takes = (name in long) if is_long else (text[1] in rule.short and len(text) == 2)  # noqa: PLR2004
         if values is not None:
-            value = words[index + 1] if takes and not equals and index + 1 < len(words) else words[index]
+            value = (
+                words[index + 1]
+                if takes and not equals and index + 1 < len(words)
+                else words[index]
+            )
             if isinstance(value, Word):
-                values[name if is_long else text[1]] = value.part(len(text.partition("=")[0]) + 1) if equals else value
+                values[name if is_long else text[1]] = (
+                    value.part(len(text.partition("=")[0]) + 1) if equals else value
+                )
         index += 2 if takes and not equals else 1
     return words[index:]
 
