@@ -7,12 +7,20 @@ others can see (a GPU id that the catalog does not know). Called by the daemon a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Mode
 from omnipilot_slurm.resources import etc_layers, read_layers
+from omnipilot_slurm.site_settings import (
+    GpuMap,
+    MessageSettings,
+    PolicySettings,
+    VllmSettings,
+    WorkloadDefaults,
+    WorkloadSettings,
+)
 from omnipilot_slurm.strict_yaml import (
     Integer,
     ListOf,
@@ -51,15 +59,6 @@ class DaemonSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuMap:
-    """Catalog ids of GPU types by what Slurm calls them; a partition's entry counts first."""
-
-    partition: Mapping[str, str] = field(default_factory=dict)
-    feature: Mapping[str, str] = field(default_factory=dict)
-    gres: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """How the cluster is read, and which folders may be searched for models."""
 
@@ -67,51 +66,6 @@ class ClusterSettings:
     command_timeout_s: float
     gpu_map: GpuMap
     model_roots: tuple[Path, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySettings:
-    """How far the daemon may go; the most specific entry counts: user, account, partition."""
-
-    mode: Mode
-    by_partition: Mapping[str, Mode]
-    by_account: Mapping[str, Mode]
-    by_user: Mapping[str, Mode]
-    exempt_users: frozenset[str]
-    exempt_accounts: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadDefaults:
-    """What a server is taken to be asked where neither script nor directive says; None: unsaid."""
-
-    isl: int | None = None
-    osl: int | None = None
-    concurrency: int | None = None
-    hours: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadSettings:
-    """The site's usual workload, and what differs in a partition."""
-
-    default: WorkloadDefaults
-    by_partition: Mapping[str, WorkloadDefaults]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VllmSettings:
-    """The engine version of jobs whose script does not show one."""
-
-    version: str
-    by_partition: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSettings:
-    """What is added to the lines that users read."""
-
-    url: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,69 @@
+"""What a site has chosen, as far as a decision rests on it: the records that settings fills.
+
+In: nothing. Out: the records of omnipilot.yaml that core reads (the daemon's own are in settings).
+Called by settings (shell), which makes them, and by decide, which reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnipilot_slurm.records import Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuMap:
+    """Catalog ids of GPU types by what Slurm calls them; a partition's entry counts first."""
+
+    partition: Mapping[str, str] = field(default_factory=dict)
+    feature: Mapping[str, str] = field(default_factory=dict)
+    gres: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySettings:
+    """How far the daemon may go; the most specific entry counts: user, account, partition."""
+
+    mode: Mode
+    by_partition: Mapping[str, Mode]
+    by_account: Mapping[str, Mode]
+    by_user: Mapping[str, Mode]
+    exempt_users: frozenset[str]
+    exempt_accounts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadDefaults:
+    """What a server is taken to be asked where neither script nor directive says; None: unsaid."""
+
+    isl: int | None = None
+    osl: int | None = None
+    concurrency: int | None = None
+    hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSettings:
+    """The site's usual workload, and what differs in a partition."""
+
+    default: WorkloadDefaults
+    by_partition: Mapping[str, WorkloadDefaults]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmSettings:
+    """The engine version of jobs whose script does not show one."""
+
+    version: str
+    by_partition: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSettings:
+    """What is added to the lines that users read."""
+
+    url: str | None
