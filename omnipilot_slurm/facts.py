@@ -85,6 +85,7 @@ class ModelFacts:
     `sliding_window` tokens only, `n_state_layers` keep a state of constant size
     (`state_bytes_per_layer` per sequence) instead of keys and values, the rest attend to all.
     `kind` is text, multimodal or pooling; `tower_params` counts vision and audio towers.
+    `dtype` is "unknown" where the source does not state the 16-bit format of the weights.
     `extra` holds what few architectures need: the keys at the head of vllm/weights.py, and
     `parallel_state_layers` (attention layers that keep such a state as well),
     `model_max_length` (a longer context that newer vLLM accepts on demand) and

@@ -149,20 +149,22 @@ class _Builder:
         self._n_documents = 0
 
     def take(self, event: Any) -> None:
-        """Add one event to the tree."""
-        if isinstance(event, yaml.ScalarEvent):
-            self._refuse_marks(event)
+        """Add one event to the tree; scalars, by far the most, are asked for first."""
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            if event.anchor is not None or event.tag is not None:
+                self._refuse_marks(event)
             self._add(self._scalar(event, event.value, plain=not event.style))
-        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             self._refuse_marks(event)
-            self._enter(event)
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            self._enter(event, Pairs if kind is yaml.MappingStartEvent else Items)
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self._open.pop()
             self._keys.pop()
-        elif isinstance(event, yaml.AliasEvent):
+        elif kind is yaml.AliasEvent:
             self._fault(event, f"aliases are not allowed; write the value of *{event.anchor} out")
             self._add(self._scalar(event, "", plain=False))
-        elif isinstance(event, yaml.DocumentStartEvent):
+        elif kind is yaml.DocumentStartEvent:
             self._n_documents += 1
             if self._n_documents > 1:
                 self._stop(event, "only one document is allowed; remove the second ---")
@@ -171,9 +173,8 @@ class _Builder:
         mark = event.start_mark
         return Scalar(text, plain, self.file, mark.line + 1, mark.column + 1)
 
-    def _enter(self, event: Any) -> None:
+    def _enter(self, event: Any, kind: type[Items | Pairs]) -> None:
         mark = event.start_mark
-        kind = Pairs if isinstance(event, yaml.MappingStartEvent) else Items
         node = kind(self.file, mark.line + 1, mark.column + 1)
         self._add(node)
         self._open.append(node)
@@ -182,6 +183,7 @@ class _Builder:
             self._stop(event, f"must be nested at most {MAX_DEPTH} deep")
 
     def _add(self, node: Node) -> None:
+        """Put a node where it belongs: at the top, in a list, as a key or as a key's value."""
         self._n_nodes += 1
         if self._n_nodes > MAX_NODES:
             self.faults.append(fault_at(node, f"must hold at most {MAX_NODES} values"))
@@ -190,32 +192,26 @@ class _Builder:
             self.root = node
             return
         parent = self._open[-1]
-        if isinstance(parent, Items):
+        if type(parent) is Items:
             parent.items.append(node)
-            return
-        key = self._keys[-1]
-        if key is None:
-            self._keys[-1] = self._as_key(node)
-            return
-        self._keys[-1] = None
-        self._put(parent, key, node)
+        elif (key := self._keys[-1]) is None:
+            self._keys[-1] = node if type(node) is Scalar else self._no_key(node)
+        else:
+            self._keys[-1] = None
+            self._put(parent, key, node)
 
-    def _as_key(self, node: Node) -> Scalar:
-        if isinstance(node, Scalar):
-            return node
+    def _no_key(self, node: Node) -> Scalar:
         self.faults.append(fault_at(node, "a key must be one word, was a list or a mapping"))
         return Scalar("", False, node.file, node.line, node.column)
 
-    def _put(self, parent: Pairs, key: Scalar, node: Node) -> None:
+    def _put(self, parent: Any, key: Scalar, node: Node) -> None:
+        earlier = parent.pairs.setdefault(key.text, (key, node))
         if key.plain and key.text == "<<":
             self.faults.append(fault_at(key, "merge keys are not allowed; write the keys out"))
-            return
-        earlier = parent.pairs.get(key.text)
-        if earlier is not None:
+            del parent.pairs[key.text]
+        elif earlier[0] is not key:
             message = f"{key.text!r} is already set in line {earlier[0].line}; keep one of them"
             self.faults.append(fault_at(key, message))
-            return
-        parent.pairs[key.text] = (key, node)
 
     def _refuse_marks(self, event: Any) -> None:
         if event.anchor is not None:

@@ -26,14 +26,17 @@ NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+
 NULL = {"", "~", "null", "Null", "NULL"}
 TRUE = {"y", "yes", "on", "true"}
 FALSE = {"n", "no", "off", "false"}
+_FLAGS = TRUE | FALSE
 
 
 def trap(text: str) -> str | None:
     """Return what YAML 1.1 reads a plain word as where that is not the word itself."""
     if text in NULL:
         return "nothing"
-    if text.casefold() in TRUE | FALSE:
+    if text.casefold() in _FLAGS:
         return "true" if text.casefold() in TRUE else "false"
+    if text[0].isalpha():
+        return None
     if re.fullmatch(r"[-+]?0[0-7_]+", text):
         return "an octal number"
     if re.fullmatch(r"[-+]?0[xb][0-9a-fA-F_]+", text):

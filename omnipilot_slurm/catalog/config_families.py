@@ -81,7 +81,8 @@ def _nemotron_h(text: Fields) -> dict[str, float]:
 
 
 _GATED = {
-    "llama": "llama", "mistral": "mistral", "mixtral": "mistral", "ministral3": "mistral",
+    "llama": "llama", "mllama": "llama", "mllama_text_model": "llama", "mistral": "mistral",
+    "mixtral": "mistral", "ministral3": "mistral",
     "qwen": "qwen", "qwen2": "qwen2", "qwen2_moe": "qwen2", "qwen2_vl": "qwen2",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl": "qwen2", "qwen2_5_vl_text": "qwen2",
     "qwen3": "qwen3", "qwen3_moe": "qwen3", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3",

@@ -34,6 +34,8 @@ _LENGTHS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
+#: classes named like encoders that generate text
+_TEXT_DESPITE_NAME = frozenset({"AquilaModel", "ChatGLMModel", "GPT2LMHeadModel"})
 _DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32"}
 
 
@@ -144,7 +146,8 @@ def _sized(facts: ModelFacts, root: Fields, stated: float | None) -> ModelFacts:
             f"the checkpoint has {stated / 1e9:.2f}",
             hint="its architecture differs from what is known here",
         )
-    return replace(facts, params=stated or count.total, active_params=count.active)
+    whole = count.total if stated is None or _predicts_more(root) else stated
+    return replace(facts, params=whole, active_params=count.active)
 
 
 def _predicts_more(root: Fields) -> bool:
@@ -167,7 +170,7 @@ def _kind(root: Fields, family: Family) -> str:
     ):
         return "multimodal"
     pooling = any(name.endswith(("Model", "Classification")) for name in names)
-    return "pooling" if pooling and not any("ForCausalLM" in name for name in names) else "text"
+    return "pooling" if pooling and not _TEXT_DESPITE_NAME.intersection(names) else "text"
 
 
 def _kv_heads(model_type: str, text: Fields, heads: int) -> int:
