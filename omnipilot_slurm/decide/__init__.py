@@ -1,0 +1,1 @@
+"""Core: from one submission and what the site knows to what becomes of the job."""

@@ -1,0 +1,213 @@
+"""The arms of a decision: where a server could run, if it starts there, what it would deliver.
+
+In: a Question (the submission, what was read in it, the site). Out: RatedArms for what was asked
+and for every place the job may go. Called by policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from omnipilot_slurm.decide import eligibility
+from omnipilot_slurm.predict import roofline
+from omnipilot_slurm.records import Arm, Interval, Prediction, Reason, Starts
+from omnipilot_slurm.vllm import defaults
+from omnipilot_slurm.vllm.launch import assess
+from omnipilot_slurm.vllm.report import LaunchReport, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnipilot_slurm.decide.pools import GpuPool
+    from omnipilot_slurm.decide.site import Site
+    from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.records import EngineArgs, Launch, Submission, Workload
+    from omnipilot_slurm.script.directives import Directives
+    from omnipilot_slurm.script.tres import GpuRequest
+
+#: taken where neither script nor catalog says how long a context may be
+_SHORT_CONTEXT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One server of one submission, with all that its answer rests on."""
+
+    submission: Submission
+    request: GpuRequest
+    directives: Directives
+    launch: Launch
+    model: ModelFacts
+    workload: Workload
+    site: Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedArm:
+    """An arm with its launch checks, and what else is known of it; None is not computed.
+
+    `blocked` is why the job may not go there. `p_launch` rests on `n_launches` outcomes.
+    """
+
+    arm: Arm
+    pool: GpuPool
+    report: LaunchReport
+    blocked: Reason | None = None
+    prediction: Prediction | None = None
+    utility_usd: float | None = None
+    utility_terms_usd: Mapping[str, float] | None = None
+    p_launch: float | None = None
+    n_launches: int | None = None
+
+    @property
+    def starts(self) -> Starts:
+        """Whether the server starts there."""
+        return self.report.verdict
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The price of the arm's GPUs; infinite where no price is set."""
+        price = self.pool.gpu.price_usd_per_gpu_hour
+        return float("inf") if price is None else price * self.arm.n_gpus
+
+
+def asked_arms(question: Question) -> tuple[RatedArm, ...]:
+    """Return the arms that the job's own request may land on, one per pool; none if it has none."""
+    request, launch = question.request, question.launch
+    if not request.total or launch.tp is None:
+        return ()
+    return tuple(
+        _rated(question, pool, request.total, launch.tp, stays=True)
+        for pool in question.site.pools
+        if pool.partition.name in asked_partitions(question)
+        and _matches(question, pool)
+        and (request.per_node or 0) <= pool.n_per_node
+    )
+
+
+def asked_partitions(question: Question) -> tuple[str, ...]:
+    """Return the partitions a job names, else the default one."""
+    named = question.submission.partition
+    if named:
+        return tuple(named.split(","))
+    partitions = question.site.snapshot.partitions
+    return tuple(partition.name for partition in partitions if partition.is_default)
+
+
+def _matches(question: Question, pool: GpuPool) -> bool:
+    gres_type = asked_gres_type(question.request)
+    right_type = gres_type is None or gres_type == pool.gres_type
+    return right_type and eligibility.satisfies(question.submission.features, pool.shape.features)
+
+
+def asked_gres_type(request: GpuRequest) -> str | None:
+    """Return the GPU type written in a gres or gpus option, not one that a name spells."""
+    return request.type if request.type_source in request.forms else None
+
+
+def retried(question: Question, rated: RatedArm, tensor_parallel: int) -> RatedArm:
+    """Return the same GPUs with another tensor-parallel degree."""
+    return _rated(question, rated.pool, rated.arm.n_gpus, tensor_parallel, stays=True)
+
+
+def possible_arms(question: Question) -> tuple[RatedArm, ...]:
+    """Return every arm on one node that the job may use or is told why not, smallest first."""
+    engine = question.launch.engine
+    replicas = engine.pipeline_parallel * engine.data_parallel
+    found = [
+        _rated(question, pool, n_gpus, n_gpus // replicas, stays=False)
+        for pool in question.site.pools
+        for n_gpus in _sizes(pool.n_per_node, replicas)
+    ]
+    return tuple(sorted(found, key=_smallest_first))
+
+
+def _sizes(n_per_node: int, replicas: int) -> Iterator[int]:
+    n_gpus = replicas
+    while n_gpus <= n_per_node:
+        yield n_gpus
+        n_gpus *= 2
+
+
+def _smallest_first(rated: RatedArm) -> tuple[int, float, str, str]:
+    arm = rated.arm
+    return (arm.n_gpus, rated.usd_per_hour, arm.partition or "", arm.gpu)
+
+
+def _rated(
+    question: Question, pool: GpuPool, n_gpus: int, tensor_parallel: int, *, stays: bool
+) -> RatedArm:
+    engine = engine_in(question, pool.partition.name, tensor_parallel)
+    n_nodes = question.request.n_nodes if stays else 1
+    per_node = -(-n_gpus // n_nodes)
+    visible = _visible_gpus(question, per_node) if stays else per_node
+    arm = Arm(
+        partition=pool.partition.name,
+        gpu=pool.gpu.id,
+        gres_type=asked_gres_type(question.request) if stays else pool.gres_type,
+        n_gpus=n_gpus,
+        n_nodes=n_nodes,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=engine.pipeline_parallel,
+        data_parallel=engine.data_parallel,
+        expert_parallel=engine.expert_parallel,
+        precision=precision_of(question.model, engine),
+        kv_cache_dtype=engine.kv_cache_dtype,
+    )
+    place = Place(n_gpus=visible, gpus_per_node=pool.n_per_node, n_nodes=n_nodes)
+    report = assess(question.model, pool.gpu, engine, place, question.site.startup)
+    blocked = eligibility.objection(question.submission, pool, per_node, question.site.snapshot)
+    return RatedArm(arm=arm, pool=pool, report=report, blocked=blocked)
+
+
+def engine_in(question: Question, partition: str, tensor_parallel: int) -> EngineArgs:
+    """Return the engine's arguments there: its own version, else the one the site names."""
+    engine, site = question.launch.engine, question.site.vllm
+    version = engine.vllm_version or site.by_partition.get(partition, site.version)
+    return replace(engine, tensor_parallel=tensor_parallel, vllm_version=version)
+
+
+def _visible_gpus(question: Question, per_node: int) -> int:
+    pinned = question.launch.environment.get("CUDA_VISIBLE_DEVICES")
+    return len([part for part in pinned.split(",") if part]) if pinned else per_node
+
+
+def precision_of(model: ModelFacts, engine: EngineArgs) -> str:
+    """Return the weights' format by its name on the wire: bf16, fp16, fp8, awq, ..."""
+    quantization = model.quantization
+    if quantization is not None:
+        scheme = quantization.scheme or ""
+        return "fp8" if "fp8" in scheme else quantization.method
+    if engine.quantization is not None:
+        return engine.quantization
+    dtype = engine.dtype if engine.dtype != "auto" else model.dtype
+    return {"half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}.get(
+        dtype, "bf16"
+    )
+
+
+def estimated(question: Question, rated: RatedArm) -> RatedArm:
+    """Return the arm with the roofline's estimate of it, which is not calibrated."""
+    model, gpu = question.model, rated.pool.gpu
+    engine = engine_in(question, rated.arm.partition or "", rated.arm.tensor_parallel)
+    length = max_model_len(model, engine)
+    scheduling = defaults.scheduling(engine, model, gpu, max_model_len=length)
+    requests = rated.report.n_full_requests
+    values = roofline.estimate(
+        model,
+        gpu,
+        rated.arm,
+        question.workload,
+        max_num_seqs=scheduling.max_num_seqs.newest,
+        max_num_batched_tokens=scheduling.max_num_batched_tokens.newest,
+        kv_capacity_tokens=None if requests is None else max(requests.mid, 1.0) * length,
+    )
+    targets = {name: Interval(lo=value, mid=value, hi=value) for name, value in values.items()}
+    return replace(rated, prediction=Prediction(targets=targets, calibrated=False))
+
+
+def max_model_len(model: ModelFacts, engine: EngineArgs) -> int:
+    """Return the context length in force: the one given, else the model's own."""
+    given = engine.max_model_len
+    return given if given is not None and given > 0 else model.max_model_len or _SHORT_CONTEXT

@@ -1,0 +1,161 @@
+"""Whether Slurm would take a job in a partition, with so many GPUs: every rule that refuses one.
+
+In: a submission, a pool, a number of GPUs. Out: None, or the Reason that forbids it. Called for
+each arm before it is proposed: a rewrite that Slurm then refuses is a defect.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnipilot_slurm.cluster_facts import PartitionFacts, QosLimits, Snapshot
+    from omnipilot_slurm.decide.pools import GpuPool
+    from omnipilot_slurm.records import Submission
+
+from omnipilot_slurm.records import Reason
+
+_WORD: Final = re.compile(r"^[\w.:=+-]+$")
+
+
+def objection(
+    submission: Submission, pool: GpuPool, n_gpus: int, snapshot: Snapshot
+) -> Reason | None:
+    """Return why this job may not run with `n_gpus` GPUs of a pool on one node, None if it may."""
+    checks = (
+        _partition_objections(submission, pool.partition),
+        _node_objections(submission, pool, n_gpus),
+        _qos_objections(submission, pool, n_gpus, snapshot),
+    )
+    text = next((text for check in checks for text in check), None)
+    return None if text is None else Reason(code="not_allowed", text=text)
+
+
+def _partition_objections(submission: Submission, part: PartitionFacts) -> Iterator[str]:
+    name = part.name
+    if not part.is_up or part.root_only or part.needs_reservation:
+        yield f"partition {name} takes no jobs"
+    if submission.partitions is not None and name not in submission.partitions:
+        yield f"partition {name} is not open to this user"
+    if not _group_allowed(submission, part):
+        yield f"partition {name} is for other groups"
+    account = submission.account or submission.default_account
+    if not _listed(account, part.allow_accounts, part.deny_accounts):
+        yield f"partition {name} does not take account {account}"
+    qos = submission.qos or submission.default_qos
+    if not _listed(qos, part.allow_qos, part.deny_qos):
+        yield f"partition {name} does not take QOS {qos}"
+    limit = submission.time_limit_min
+    if limit is not None and part.max_time_min is not None and limit > part.max_time_min:
+        yield f"partition {name} ends jobs after {part.max_time_min} min, {limit} min are asked"
+    if part.min_nodes > 1 or (part.max_nodes is not None and part.max_nodes < 1):
+        yield f"partition {name} takes no job of one node"
+
+
+def _group_allowed(submission: Submission, part: PartitionFacts) -> bool:
+    if part.allow_groups is None:
+        return True
+    if submission.groups is not None:
+        return bool(part.allow_groups & submission.groups)
+    return submission.partitions is not None
+
+
+def _listed(name: str | None, allowed: frozenset[str] | None, denied: frozenset[str]) -> bool:
+    if name is None:
+        return allowed is None and not denied
+    return (allowed is None or name in allowed) and name not in denied
+
+
+def _node_objections(submission: Submission, pool: GpuPool, n_gpus: int) -> Iterator[str]:
+    part, shape = pool.partition, pool.shape
+    if n_gpus > pool.n_per_node:
+        yield f"nodes of {part.name} have {pool.n_per_node} GPUs"
+    if not satisfies(submission.features, shape.features):
+        yield f"nodes of {part.name} do not satisfy constraint {submission.features}"
+    cpus = _cpus(submission, part, n_gpus)
+    cpu_limit = min(filter(None, (shape.cpus, part.max_cpus_per_node)))
+    if cpus > cpu_limit:
+        yield f"nodes of {part.name} have {cpu_limit} CPUs, {cpus} are asked"
+    memory = _memory_mib(submission, part, n_gpus, cpus)
+    memory_limit = min(filter(None, (shape.memory_mib, part.max_mem_per_node_mib)))
+    if memory > memory_limit:
+        yield f"nodes of {part.name} have {memory_limit} MiB, {memory} MiB are asked"
+
+
+def _cpus(submission: Submission, part: PartitionFacts, n_gpus: int) -> int:
+    tasks = submission.num_tasks or submission.ntasks_per_node or 1
+    per_gpu = per_tres(submission.cpus_per_tres) or part.default_cpus_per_gpu or 0
+    asked = (submission.cpus_per_task or 1) * tasks
+    return max(asked, per_gpu * n_gpus, submission.min_cpus or 0, submission.pn_min_cpus or 0)
+
+
+def _memory_mib(submission: Submission, part: PartitionFacts, n_gpus: int, cpus: int) -> int:
+    per_gpu = per_tres(submission.mem_per_tres)
+    if per_gpu is not None:
+        return per_gpu * n_gpus
+    if submission.min_mem_per_node_mib is not None:
+        return submission.min_mem_per_node_mib
+    if submission.min_mem_per_cpu_mib is not None:
+        return submission.min_mem_per_cpu_mib * cpus
+    if part.default_mem_per_gpu_mib is not None:
+        return part.default_mem_per_gpu_mib * n_gpus
+    if part.default_mem_per_node_mib is not None:
+        return part.default_mem_per_node_mib
+    return (part.default_mem_per_cpu_mib or 0) * cpus
+
+
+def per_tres(text: str | None) -> int | None:
+    """Return the number of `gres:gpu:N` or `gres/gpu:N` (--cpus-per-gpu, --mem-per-gpu in MiB)."""
+    match = re.search(r"(?:^|[:/=])(\d+)$", text or "")
+    return int(match[1]) if match else None
+
+
+def satisfies(constraint: str | None, features: frozenset[str]) -> bool:
+    """Return whether a node with `features` satisfies `a&b`, `a|b` or `[a|b]`.
+
+    False for forms that count or exclude: what cannot be judged is not proposed.
+    """
+    text = (constraint or "").strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    if not text:
+        return True
+    words = re.split(r"[&|,]", text)
+    if not all(_WORD.match(word.strip()) for word in words):
+        return False
+    return any(
+        all(word.strip() in features for word in re.split(r"[&,]", option))
+        for option in text.split("|")
+    )
+
+
+def _qos_objections(
+    submission: Submission, pool: GpuPool, n_gpus: int, snapshot: Snapshot
+) -> Iterator[str]:
+    if "limits" not in snapshot.enforces:
+        return
+    names = (submission.qos or submission.default_qos, pool.partition.qos)
+    for limits in snapshot.qos:
+        if limits.name not in names:
+            continue
+        wall, asked = limits.max_wall_min, submission.time_limit_min
+        if wall is not None and asked is not None and asked > wall:
+            yield f"QOS {limits.name} allows {wall} min"
+        limit = _gpu_limit(limits, pool.gres_type)
+        if limit is not None and n_gpus > limit:
+            yield f"QOS {limits.name} allows {limit} GPUs"
+
+
+def _gpu_limit(limits: QosLimits, gres_type: str | None) -> int | None:
+    tables: tuple[Mapping[str, int], ...] = (
+        limits.max_tres_per_job,
+        limits.max_tres_per_node,
+        limits.max_tres_per_user,
+        limits.max_tres_per_account,
+        limits.group_tres,
+    )
+    names = ("gres/gpu", f"gres/gpu:{gres_type}")
+    return min((table[name] for table in tables for name in names if name in table), default=None)

@@ -1,0 +1,257 @@
+"""What should become of a job: the verdict that enforce mode would act on.
+
+In: a Question. Out: a Finding: verdict, reason, the arm to move to and the rewrite that does it.
+Called by decision, which then asks how far the site lets us go. The rules, in order:
+
+1. What fails for certain is corrected: memory (and a GPU that cannot run the model) by the smallest
+   arm that starts for certain anywhere the job may go; divisibility and world size within exactly
+   the GPUs asked; anything else, or where no such arm exists, is refused.
+2. What was left open is filled in: an absent TP becomes n_gpus / (PP x DP), an open partition one
+   that has the GPUs asked.
+3. What the user chose is only advised on, unless `auto` was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from omnipilot_slurm.decide import arms
+from omnipilot_slurm.records import Editable, Reason, Starts, Verdict
+from omnipilot_slurm.script import rewrite
+from omnipilot_slurm.vllm.report import CheckKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnipilot_slurm.decide.arms import Question, RatedArm
+    from omnipilot_slurm.script.source import Expired
+
+_MOVES: Final = frozenset({CheckKind.MEMORY, CheckKind.CAPABILITY})
+_SPLITS: Final = frozenset({CheckKind.DIVISIBILITY, CheckKind.WORLD_SIZE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What should become of a job and why; `asked` and `chosen` are the arms spoken of.
+
+    `valid_tps` are the tensor-parallel degrees around the asked one that would be valid, `idle`
+    the GPUs that no server would use.
+    """
+
+    verdict: Verdict
+    reason: Reason
+    asked: RatedArm | None = None
+    chosen: RatedArm | None = None
+    change: rewrite.Rewrite | None = None
+    obstacle: Reason | None = None
+    arms: tuple[RatedArm, ...] = ()
+    valid_tps: tuple[int, ...] = ()
+    idle: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+
+def find(question: Question, expired: Expired) -> Finding:
+    """Return what should become of the job, as if everything were allowed."""
+    asked = arms.asked_arms(question)
+    if not asked:
+        return _nowhere(question, expired)
+    best = _most_hopeful(asked)
+    if best.starts is Starts.FAILS:
+        return _failing(question, best, expired)
+    return _starting(question, best, expired)
+
+
+def _most_hopeful(asked: Sequence[RatedArm]) -> RatedArm:
+    order = {Starts.STARTS: 0, Starts.UNSURE: 1, Starts.FAILS: 2}
+    return min(asked, key=lambda rated: order[rated.starts])
+
+
+def _nowhere(question: Question, expired: Expired) -> Finding:
+    """Judge a job whose request fits no node whose GPU is known."""
+    request, launch = question.request, question.launch
+    if launch.tp is None:
+        text = "the tensor-parallel degree cannot be told from the script"
+        return Finding(verdict=Verdict.ABSTAIN, reason=Reason(code="tp_unknown", text=text))
+    if not request.total:
+        reason = Reason(code="no_gpus", text="the job asks for no GPUs that can be counted")
+        return Finding(verdict=Verdict.PASS, reason=reason)
+    text = "no node of the partition is known to have the GPUs asked"
+    if question.submission.partition is None:
+        gres_type = arms.asked_gres_type(request)
+        places = [
+            rated
+            for rated in arms.possible_arms(question)
+            if rated.arm.n_gpus == request.total
+            and gres_type in (None, rated.arm.gres_type)
+            and rated.blocked is None
+            and rated.arm.tensor_parallel == launch.tp
+            and rated.starts is Starts.STARTS
+        ]
+        if places:
+            reason = Reason(code="partition_open", text=text)
+            return _moved(question, None, places[0], reason, expired)
+    return Finding(verdict=Verdict.PASS, reason=Reason(code="gpus_elsewhere", text=text))
+
+
+# what fails for certain
+
+
+def _failing(question: Question, asked: RatedArm, expired: Expired) -> Finding:
+    kinds = {check.kind for check in asked.report.checks if check.ok is Starts.FAILS}
+    reason = failure(asked)
+    filled = _filled_tp(question, asked)
+    if filled is not None and filled.starts is Starts.STARTS:
+        return _moved(question, asked, filled, reason, expired)
+    if kinds & _SPLITS and not kinds & _MOVES:
+        within = _within(question, asked)
+        if within is not None and within.starts is not Starts.FAILS:
+            return _moved(question, asked, within, reason, expired)
+        if within is None or not _memory_fails(within):
+            valid = valid_degrees(question, asked)
+            refusal = _refused(question, asked, reason)
+            return replace(refusal, valid_tps=valid)
+    if kinds & (_MOVES | _SPLITS):
+        return _moved_or_refused(question, asked, reason, expired)
+    return _refused(question, asked, reason)
+
+
+def failure(rated: RatedArm) -> Reason:
+    """Return the failing check that is spoken of: memory before all others."""
+    failing = [check for check in rated.report.checks if check.ok is Starts.FAILS]
+    ranked = sorted(failing, key=lambda check: check.kind not in _MOVES)
+    return ranked[0].detail
+
+
+def _memory_fails(rated: RatedArm) -> bool:
+    return any(check.ok is Starts.FAILS and check.kind in _MOVES for check in rated.report.checks)
+
+
+def _filled_tp(question: Question, asked: RatedArm) -> RatedArm | None:
+    """Return the asked GPUs with the TP that uses them all, where the user named none."""
+    if question.launch.tp_source != "absent":
+        return None
+    return _within(question, asked)
+
+
+def _within(question: Question, asked: RatedArm) -> RatedArm | None:
+    """Return the asked GPUs with the one TP that uses exactly them, None where there is none."""
+    arm = asked.arm
+    replicas = arm.pipeline_parallel * arm.data_parallel
+    if arm.n_gpus % replicas or arm.n_gpus // replicas == arm.tensor_parallel:
+        return None
+    return arms.retried(question, asked, arm.n_gpus // replicas)
+
+
+def valid_degrees(question: Question, asked: RatedArm) -> tuple[int, ...]:
+    """Return the nearest valid tensor-parallel degrees below and above the one asked."""
+    asked_tp, most = asked.arm.tensor_parallel, max(asked.pool.n_per_node, asked.arm.n_gpus)
+    valid = [tp for tp in range(1, most + 1) if tp != asked_tp and _divides(question, asked, tp)]
+    below = [tp for tp in valid if tp < asked_tp][-1:]
+    above = [tp for tp in valid if tp > asked_tp][:1]
+    return (*below, *above)
+
+
+def _divides(question: Question, asked: RatedArm, tensor_parallel: int) -> bool:
+    report = arms.retried(question, asked, tensor_parallel).report
+    return not any(
+        check.kind is CheckKind.DIVISIBILITY and check.ok is Starts.FAILS for check in report.checks
+    )
+
+
+def _moved_or_refused(
+    question: Question, asked: RatedArm, reason: Reason, expired: Expired
+) -> Finding:
+    """Move the job to the smallest arm that starts for certain, refuse it where there is none."""
+    candidates = arms.possible_arms(question)
+    certain = [r for r in candidates if r.starts is Starts.STARTS and r.blocked is None]
+    if certain:
+        finding = _moved(question, asked, certain[0], reason, expired)
+    else:
+        finding = _refused(question, asked, reason)
+    return replace(finding, arms=candidates)
+
+
+def _moved(
+    question: Question,
+    asked: RatedArm | None,
+    chosen: RatedArm,
+    reason: Reason,
+    expired: Expired,
+) -> Finding:
+    """Rewrite the job to an arm; where it cannot be edited, only say so."""
+    change = rewrite.rewrite(question.submission, question.launch, chosen.arm, expired=expired)
+    if isinstance(change, Reason):
+        return Finding(
+            verdict=Verdict.ADVISE, reason=reason, asked=asked, chosen=chosen, obstacle=change
+        )
+    return Finding(
+        verdict=Verdict.REWRITE, reason=reason, asked=asked, chosen=chosen, change=change
+    )
+
+
+def _refused(question: Question, asked: RatedArm, reason: Reason) -> Finding:
+    """Refuse a job that will certainly fail; only advise where the launch may not run at all."""
+    is_certain = question.launch.editable is not Editable.NO
+    verdict = Verdict.REJECT if is_certain else Verdict.ADVISE
+    obstacle = None if is_certain else Reason(code="not_editable", text=question.launch.why)
+    return Finding(verdict=verdict, reason=reason, asked=asked, obstacle=obstacle)
+
+
+# what starts, or may
+
+
+def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
+    filled = _filled_tp(question, asked)
+    if filled is not None and filled.starts is not Starts.FAILS:
+        held = asked.arm.n_gpus
+        text = f"{held} GPUs are asked, without a TP flag the server uses {_world(asked)}"
+        return _moved(question, asked, filled, Reason(code="tp_absent", text=text), expired)
+    if question.directives.auto:
+        return _best(question, asked, expired)
+    idle = asked.arm.n_gpus - _world(asked)
+    if idle > 0:
+        text = f"TP x PP x DP = {_world(asked)} of {asked.arm.n_gpus} GPUs: {idle} stay idle"
+        reason = Reason(code="idle_gpus", text=text)
+        return Finding(verdict=Verdict.ADVISE, reason=reason, asked=asked, idle=idle)
+    if asked.starts is Starts.UNSURE:
+        return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked)
+    reason = Reason(code="starts", text="the server starts as asked")
+    return Finding(verdict=Verdict.PASS, reason=reason, asked=asked)
+
+
+def _world(rated: RatedArm) -> int:
+    arm = rated.arm
+    return arm.tensor_parallel * arm.pipeline_parallel * arm.data_parallel
+
+
+def _doubt(rated: RatedArm) -> Reason:
+    unsure = [check for check in rated.report.checks if check.ok is Starts.UNSURE]
+    if unsure:
+        return unsure[0].detail
+    return Reason(code="unsure", text="it cannot be told for certain whether the server starts")
+
+
+def _best(question: Question, asked: RatedArm, expired: Expired) -> Finding:
+    """Return the arm with the most output tokens per dollar by the estimate, with `auto`."""
+    candidates = arms.possible_arms(question)
+    able = [
+        arms.estimated(question, rated)
+        for rated in candidates
+        if rated.starts is Starts.STARTS and rated.blocked is None
+    ]
+    if not able:
+        return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked, arms=candidates)
+    best = max(able, key=_tokens_per_usd)
+    same = best.arm.partition == asked.arm.partition and best.arm.n_gpus == asked.arm.n_gpus
+    if same and best.arm.tensor_parallel == asked.arm.tensor_parallel:
+        reason = Reason(code="starts", text="the server starts as asked")
+        return Finding(verdict=Verdict.PASS, reason=reason, asked=asked, arms=candidates)
+    reason = Reason(code="auto", text="auto: most output tokens per dollar by the estimate")
+    finding = _moved(question, asked, best, reason, expired)
+    return replace(finding, arms=candidates)
+
+
+def _tokens_per_usd(rated: RatedArm) -> float:
+    assert rated.prediction is not None
+    return rated.prediction.targets["output_tok_s"].mid / rated.usd_per_hour

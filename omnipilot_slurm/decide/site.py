@@ -1,0 +1,58 @@
+"""Everything a decision rests on besides the submission: one value, made anew at each reload.
+
+In: catalogs, settings, coefficients and the cluster, as the shell has read them. Out: Site. Called
+by the daemon's state, `advise` and replay, which build it, and by decision, which reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from omnipilot_slurm.cluster_facts import Snapshot
+    from omnipilot_slurm.decide.pools import GpuPool
+    from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.site_settings import (
+        MessageSettings,
+        PolicySettings,
+        VllmSettings,
+        WorkloadSettings,
+    )
+    from omnipilot_slurm.vllm.overhead import StartupCoefficients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """A model that resolved; `said` tells how where the name was not exact."""
+
+    facts: ModelFacts
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownModel:
+    """A model that did not resolve, and what is lacking."""
+
+    text: str
+
+
+class Models(Protocol):
+    """Resolves what a script calls the model; answers at once, from memory."""
+
+    def __call__(self, name: str, /) -> KnownModel | UnknownModel:
+        """Return the facts, or what is lacking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The cluster, what is known of models, and the site's choices."""
+
+    snapshot: Snapshot
+    pools: tuple[GpuPool, ...]
+    models: Models
+    startup: StartupCoefficients
+    policy: PolicySettings
+    workload: WorkloadSettings
+    vllm: VllmSettings
+    messages: MessageSettings
