@@ -202,14 +202,14 @@ def _submission(message: Mapping[str, object]) -> Submission:
     if not isinstance(job, dict):
         raise ProtocolError(f"job: must be an object, was {_kind(job)}")
     partitions = message.get("partitions")
-    values: dict[str, object] = {
-        name: _text(job[wire], f"job.{wire}") for wire, name in TEXT_FIELDS.items() if wire in job
-    }
-    values |= {
-        name: _whole(job[wire], f"job.{wire}") for wire, name in WHOLE_FIELDS.items() if wire in job
-    }
+    values: dict[str, object] = {}
+    for wire, value in job.items():
+        if wire in TEXT_FIELDS:
+            values[TEXT_FIELDS[wire]] = _text(value, "job.", wire)
+        elif wire in WHOLE_FIELDS:
+            values[WHOLE_FIELDS[wire]] = _whole(value, wire)
     if "priority" in job:
-        values["held"] = _whole(job["priority"], "job.priority") == 0
+        values["held"] = _whole(job["priority"], "priority") == 0
     return Submission(
         script=_text(message.get("script"), "script").encode("utf-8", "surrogateescape"),
         args=tuple(_texts(message.get("argv", []), "argv")),
@@ -219,23 +219,23 @@ def _submission(message: Mapping[str, object]) -> Submission:
     )
 
 
-def _text(value: object, where: str) -> str:
+def _text(value: object, where: str, name: str = "") -> str:
     if not isinstance(value, str):
-        raise ProtocolError(f"{where}: must be a string, was {_kind(value)}")
+        raise ProtocolError(f"{where}{name}: must be a string, was {_kind(value)}")
     if "\0" in value:
-        raise ProtocolError(f"{where}: must not hold a NUL character")
+        raise ProtocolError(f"{where}{name}: must not hold a NUL character")
     if not value.isascii():
         try:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise ProtocolError(f"{where}: must not hold half of a surrogate pair") from error
+            raise ProtocolError(f"{where}{name}: must not hold half a surrogate pair") from error
     return value
 
 
-def _texts(value: object, where: str) -> Iterable[str]:
+def _texts(value: object, where: str) -> list[str]:
     if not isinstance(value, list):
         raise ProtocolError(f"{where}: must be an array, was {_kind(value)}")
-    return (_text(item, f"{where}[{index}]") for index, item in enumerate(value))
+    return [_text(item, where) for item in value]
 
 
 def _text_map(value: object, where: str) -> dict[str, str]:
@@ -244,12 +244,12 @@ def _text_map(value: object, where: str) -> dict[str, str]:
         return {}
     if not isinstance(value, dict):
         raise ProtocolError(f"{where}: must be an object, was {_kind(value)}")
-    return {_text(name, where): _text(item, f"{where}.{name}") for name, item in value.items()}
+    return {_text(name, where): _text(item, where, f".{name}") for name, item in value.items()}
 
 
-def _whole(value: object, where: str) -> int:
+def _whole(value: object, name: str) -> int:
     if type(value) is not int or value < 0:
-        raise ProtocolError(f"{where}: must be a whole number >= 0, was {_kind(value)}")
+        raise ProtocolError(f"job.{name}: must be a whole number >= 0, was {_kind(value)}")
     return value
 
 

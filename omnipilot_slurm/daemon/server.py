@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PEER = struct.Struct("iii")
+_TIMEVAL = struct.Struct("ll")
 _CHUNK = 65536
 #: how much of a line that is too long is read to the end, so that its sender sees the refusal
 _DRAINED_BYTES = 4 * 1024 * 1024
@@ -49,6 +50,7 @@ class Server:
         self._metrics = metrics
         self._timeout_s = timeout_s
         self._allowed_uids = allowed_uids
+        self._refused_uids: set[int] = set()
         self._stopping = threading.Event()
         self._busy_since: list[float | None] = [None] * n_workers
         self._workers = [
@@ -113,20 +115,27 @@ class Server:
         try:
             if not self._may_ask(connection):
                 return
+            _set_timeout(connection, socket.SO_RCVTIMEO, self._timeout_s)
+            _set_timeout(connection, socket.SO_SNDTIMEO, self._timeout_s)
             line = _read_line(connection, began + self._timeout_s)
-            if not line:
-                return
-            reply = self.handle(line)
-            connection.settimeout(self._timeout_s)
-            connection.sendall(reply.line)
-        except TimeoutError:
+        except (BlockingIOError, TimeoutError):
             self._metrics.count("slow_clients")
-            return
         except OSError:
+            self._metrics.count("lost_clients")
+        else:
+            if line:
+                self._answer(connection, line, began)
+
+    def _answer(self, connection: socket.socket, line: bytes, began: float) -> None:
+        reply = self.handle(line)
+        try:
+            connection.sendall(reply.line)
+        except OSError:
+            # the shim gave up, so nothing was decided for the job
             self._metrics.count("lost_clients")
             return
         connection.close()
-        self._service.sent(reply, (time.monotonic() - began) * 1000.0)
+        self._service.record(reply, (time.monotonic() - began) * 1000.0)
 
     def _may_ask(self, connection: socket.socket) -> bool:
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
@@ -134,8 +143,17 @@ class Server:
         if uid in self._allowed_uids:
             return True
         self._metrics.count("refused_peers")
-        _log.warning(log_line("peer refused", uid=uid, pid=pid))
+        if uid not in self._refused_uids:
+            self._refused_uids.add(uid)
+            _log.warning(log_line("peer refused, said once for each uid", uid=uid, pid=pid))
         return False
+
+
+def _set_timeout(connection: socket.socket, option: int, timeout_s: float) -> None:
+    """Let the kernel keep the time: Python's own timeouts cost a poll before each read and write."""
+    whole_s = int(timeout_s)
+    timeval = _TIMEVAL.pack(whole_s, max(1, int((timeout_s - whole_s) * 1e6)))
+    connection.setsockopt(socket.SOL_SOCKET, option, timeval)
 
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:
@@ -146,10 +164,6 @@ def _read_line(connection: socket.socket, deadline: float) -> bytes:
     line = bytearray()
     n_read = 0
     while n_read < _DRAINED_BYTES:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        connection.settimeout(left_s)
         chunk = connection.recv(_CHUNK)
         n_read += len(chunk)
         end = chunk.find(b"\n") + 1
@@ -157,4 +171,8 @@ def _read_line(connection: socket.socket, deadline: float) -> bytes:
             line += chunk[:end] if end else chunk
         if end or not chunk:
             break
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        _set_timeout(connection, socket.SO_RCVTIMEO, left_s)
     return bytes(line)

@@ -7,6 +7,7 @@ done once it has left. Called by the server's workers, several at a time.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 import time
 from dataclasses import dataclass, replace
@@ -15,16 +16,19 @@ from typing import TYPE_CHECKING, Protocol
 from omnipilot_slurm.daemon import protocol
 from omnipilot_slurm.daemon.cache import AnswerCache
 from omnipilot_slurm.daemon.protocol import Op
-from omnipilot_slurm.store.decisions import Decided
+from omnipilot_slurm.log import line as log_line
+from omnipilot_slurm.records import Verdict
+from omnipilot_slurm.store.decisions import Decided, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from omnipilot_slurm.daemon.groups import Groups
     from omnipilot_slurm.daemon.metrics import Metrics
-    from omnipilot_slurm.daemon.state import States
+    from omnipilot_slurm.daemon.state import State, States
     from omnipilot_slurm.records import Outcome, Submission
 
+_log = logging.getLogger(__name__)
 #: 32 letters and digits that people do not mix up: 50 bits in ten of them
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH = 10
@@ -39,15 +43,14 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A decision as it can be given again: to whom, what, and what it was about."""
+class Decision:
+    """What was worked out once and may be answered again while the state and groups hold."""
 
-    key: bytes
-    submission: Submission
+    subject: Subject
     outcome: Outcome
     generation: int
-    script_sha256: str | None = None
-    script_bytes: int = 0
+    user: str | int | None
+    groups: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,8 @@ class Reply:
     """An answer line, and for a decide call what is noted of it when it has left."""
 
     line: bytes
-    decision_id: str | None = None
-    answered: Answered | None = None
+    decision: Decision | None = None
+    decision_id: str = ""
     cached: bool = False
 
 
@@ -78,7 +81,7 @@ class Service:
         self._metrics = metrics
         self._recorder = recorder
         self._status = status
-        self._cache: AnswerCache[bytes, Answered] = AnswerCache(n_cached_answers)
+        self._cache: AnswerCache[bytes, Decision] = AnswerCache(n_cached_answers)
 
     def answer(self, line: bytes) -> Reply:
         """Return the reply to a request line.
@@ -86,42 +89,66 @@ class Service:
         Raises: ProtocolError with the code of the refusal.
         """
         state = self._states.current
+        # everything that a decision depends on is in the line, but for the state and the groups
         key = hashlib.sha256(line).digest()
         known = self._cache.get(key)
         if known is not None and self._still_holds(known, state.generation):
-            return self._reply(known, cached=True)
+            return _reply(known, cached=True)
         request = protocol.decode_request(line)
         if isinstance(request, Op):
             return Reply(self._operate(request))
-        submission = replace(request, groups=self._groups.of(_user(request)))
-        outcome = state.loaded.decide(submission)
-        return self._reply(Answered(key, submission, outcome, state.generation), cached=False)
+        decision = self._decide(request, state)
+        self._cache.put(key, decision)
+        return _reply(decision, cached=False)
 
-    def sent(self, reply: Reply, elapsed_ms: float) -> None:
-        """Note a decide call whose answer has left: its count, its time, its row, its reuse."""
-        if reply.answered is None or reply.decision_id is None:
+    def record(self, reply: Reply, elapsed_ms: float) -> None:
+        """Note a decision whose answer has left: its count, its time, its row, its log line."""
+        if reply.decision is None:
             return
-        answered = reply.answered
-        if not reply.cached:
-            answered = _without_script(answered)
-            self._cache.put(answered.key, answered)
-        self._metrics.observe(answered.outcome.verdict, elapsed_ms, cached=reply.cached)
-        self._recorder.put(_decided(reply, answered, elapsed_ms))
+        decided = Decided(
+            id=reply.decision_id,
+            at=time.time(),
+            subject=reply.decision.subject,
+            outcome=reply.decision.outcome,
+            generation=reply.decision.generation,
+            cached=reply.cached,
+            elapsed_ms=elapsed_ms,
+        )
+        verdict = decided.outcome.verdict
+        self._metrics.observe(verdict, elapsed_ms, cached=reply.cached)
+        self._recorder.put(decided)
+        level = logging.DEBUG if verdict is Verdict.PASS else logging.INFO
+        if _log.isEnabledFor(level):
+            _log.log(
+                level,
+                log_line(
+                    "decision",
+                    id=decided.id,
+                    verdict=verdict,
+                    code=decided.outcome.code,
+                    user=decided.subject.user_name,
+                    partition=decided.subject.partition,
+                    ms=elapsed_ms,
+                ),
+            )
 
     def forget(self) -> None:
         """Drop the answers of a state that is no longer in force."""
         self._cache.clear()
 
-    def _still_holds(self, known: Answered, generation: int) -> bool:
-        """Tell whether what is not in the line, its own key, is as it was: state and groups."""
-        if known.generation != generation:
-            return False
-        return known.submission.groups == self._groups.of(_user(known.submission))
+    def _still_holds(self, known: Decision, generation: int) -> bool:
+        return known.generation == generation and known.groups == self._groups.of(known.user)
 
-    def _reply(self, answered: Answered, *, cached: bool) -> Reply:
-        decision_id = _new_id()
-        line = protocol.encode_decision(decision_id, answered.outcome)
-        return Reply(line, decision_id, answered, cached)
+    def _decide(self, submission: Submission, state: State) -> Decision:
+        user = submission.user_id if submission.user_name is None else submission.user_name
+        groups = self._groups.of(user)
+        return Decision(
+            subject=_subject(submission),
+            outcome=state.loaded.decide(replace(submission, groups=groups)),
+            generation=state.generation,
+            user=user,
+            groups=groups,
+        )
 
     def _operate(self, op: Op) -> bytes:
         self._metrics.count(f"op_{op}")
@@ -140,39 +167,23 @@ class Service:
         return protocol.encode_ok() if fault is None else protocol.encode_error("reload", fault)
 
 
+def _reply(decision: Decision, *, cached: bool) -> Reply:
+    decision_id = _new_id()
+    line = protocol.encode_decision(decision_id, decision.outcome)
+    return Reply(line, decision, decision_id, cached)
+
+
 def _new_id() -> str:
     bits = secrets.randbits(5 * _ID_LENGTH)
     return "".join(_ALPHABET[(bits >> 5 * place) & 31] for place in range(_ID_LENGTH))
 
 
-def _user(submission: Submission) -> str | int | None:
-    return submission.user_id if submission.user_name is None else submission.user_name
-
-
-def _without_script(answered: Answered) -> Answered:
-    """Keep the hash and size in the script's place: a cache of scripts would hold megabytes."""
-    script = answered.submission.script
-    return replace(
-        answered,
-        submission=replace(answered.submission, script=b""),
-        script_sha256=hashlib.sha256(script).hexdigest(),
-        script_bytes=len(script),
-    )
-
-
-def _decided(reply: Reply, answered: Answered, elapsed_ms: float) -> Decided:
-    submission, outcome = answered.submission, answered.outcome
-    return Decided(
-        id=reply.decision_id or "",
-        at=time.time(),
-        outcome=outcome,
+def _subject(submission: Submission) -> Subject:
+    return Subject(
         user_name=submission.user_name,
         account=submission.account,
         partition=submission.partition,
         job_name=submission.name,
-        script_sha256=answered.script_sha256 or "",
-        script_bytes=answered.script_bytes,
-        generation=answered.generation,
-        cached=reply.cached,
-        elapsed_ms=elapsed_ms,
+        script_sha256=hashlib.sha256(submission.script).hexdigest(),
+        script_bytes=len(submission.script),
     )

@@ -31,18 +31,25 @@ Row = tuple[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """A decision that was answered; `at` is Unix time in s, `elapsed_ms` accept to answer sent."""
+class Subject:
+    """Whose job a decision was about and which script; the script itself is not kept."""
 
-    id: str
-    at: float
-    outcome: Outcome
     user_name: str | None
     account: str | None
     partition: str | None
     job_name: str | None
     script_sha256: str
     script_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision that was answered; `at` is Unix time in s, `elapsed_ms` accept to answer sent."""
+
+    id: str
+    at: float
+    subject: Subject
+    outcome: Outcome
     generation: int
     cached: bool
     elapsed_ms: float
@@ -83,7 +90,7 @@ class Summary:
 
 def row_of(decided: Decided) -> Row:
     """Return a decision's row, secrets taken out of every text in it."""
-    outcome = decided.outcome
+    subject, outcome = decided.subject, decided.outcome
     answer = {
         "messages": outcome.messages,
         "fields": outcome.fields,
@@ -98,12 +105,12 @@ def row_of(decided: Decided) -> Row:
         decided.at,
         str(outcome.verdict),
         clean(outcome.code),
-        clean(decided.user_name),
-        clean(decided.account),
-        clean(decided.partition),
-        clean(decided.job_name),
-        decided.script_sha256,
-        decided.script_bytes,
+        clean(subject.user_name),
+        clean(subject.account),
+        clean(subject.partition),
+        clean(subject.job_name),
+        subject.script_sha256,
+        subject.script_bytes,
         decided.generation,
         int(decided.cached),
         decided.elapsed_ms,

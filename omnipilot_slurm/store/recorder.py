@@ -1,18 +1,18 @@
 """Writing decisions beside the calls: a bounded queue and the one thread that empties it.
 
-In: decisions that were answered. Out: rows in the database, in commits of at most a second or a
-hundred rows. A disk that is full, a database that is locked or a folder that cannot be written
-costs rows once the queue is full, and is said in `status` and in the log; it never costs a call.
+In: decisions that were answered. Out: rows in the database, twice a second, in commits of at most
+a hundred rows; a daemon that is killed loses what came since. A disk that is full, a database that
+is locked or a folder that cannot be written costs rows once too many wait, and is said in `status`
+and in the log; it never costs a call.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import StoreError
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
-QUEUE_ROWS = 10_000
+#: rows that may wait for a disk that refuses them
+WAITING_ROWS = 10_000
 BATCH_ROWS = 100
-BATCH_S = 1.0
+FLUSH_S = 0.5
 RETRY_S = 5.0
 PRUNE_EVERY_S = 3600.0
 #: so that neither a lock lasts long nor a clock that is wrong for a moment empties the table
@@ -44,30 +45,29 @@ class Recorder:
         self._path = path
         self._retention_s = retention_days * _DAY_S
         self._clock = clock
-        self._queue: queue.Queue[Decided | None] = queue.Queue(QUEUE_ROWS)
+        self._waiting: deque[Decided] = deque()
+        self._batch: list[Decided] = []
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._fault: str | None = None
         self._written = 0
         self._dropped = 0
-        self._prune_at = time.monotonic()
+        self._prune_at = self._retry_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
 
     def put(self, decided: Decided) -> None:
-        """Hand a decision over; one more than the queue holds is counted and dropped."""
-        try:
-            self._queue.put_nowait(decided)
-        except queue.Full:
+        """Hand a decision over; one more than may wait is counted and dropped."""
+        # the thread looks by itself: waking it for each row would slow down the next call
+        if len(self._waiting) < WAITING_ROWS:
+            self._waiting.append(decided)
+        else:
             self._drop(1)
 
     def close(self, timeout_s: float) -> None:
         """Write what waits, unless the database refuses, and end."""
         self._ending.set()
-        with contextlib.suppress(queue.Full):
-            # only wakes the thread; with a full queue it is awake
-            self._queue.put_nowait(None)
         self._thread.join(timeout_s)
 
     @property
@@ -81,49 +81,39 @@ class Recorder:
             "path": str(self._path),
             "written": self._written,
             "dropped": self._dropped,
-            "waiting": self._queue.qsize(),
+            "waiting": len(self._waiting) + len(self._batch),
             "fault": self._fault,
         }
 
     def _work(self) -> None:
-        batch: list[Decided] = []
         # a store that cannot be written is said at the start, not with the first decision
-        self._write(batch)
-        while True:
-            if batch:
-                self._ending.wait(RETRY_S)
-            self._gather(batch)
-            if self._write(batch):
-                batch.clear()
-            if self._ending.is_set() and (batch or self._queue.empty()):
-                break
-        lost = len(batch) + sum(decided is not None for decided in self._queue.queue)
+        self._write()
+        while not self._ending.wait(FLUSH_S):
+            if time.monotonic() >= self._retry_at:
+                self._flush()
+        self._flush()
+        lost = len(self._batch) + len(self._waiting)
         if lost:
             self._drop(lost)
         self._disconnect()
 
-    def _gather(self, batch: list[Decided]) -> None:
-        """Fill the batch; wait for a first row as long as need be, for the others a second."""
-        timeout_s = BATCH_S if batch else PRUNE_EVERY_S
-        deadline = time.monotonic() + timeout_s
-        while len(batch) < BATCH_ROWS:
-            left_s = 0.0 if self._ending.is_set() else max(0.0, deadline - time.monotonic())
-            try:
-                decided = self._queue.get(timeout=left_s)
-            except queue.Empty:
+    def _flush(self) -> None:
+        """Write all that waits, and delete what is too old when it is time for that."""
+        while self._batch or self._waiting or time.monotonic() >= self._prune_at:
+            while self._waiting and len(self._batch) < BATCH_ROWS:
+                self._batch.append(self._waiting.popleft())
+            if not self._write():
+                self._retry_at = time.monotonic() + RETRY_S
                 return
-            if decided is not None:
-                batch.append(decided)
-            if len(batch) == 1:
-                deadline = time.monotonic() + BATCH_S
 
-    def _write(self, batch: list[Decided]) -> bool:
-        """Commit the batch and delete what is too old; False when the database refused."""
+    def _write(self) -> bool:
+        """Commit the batch and empty it; False when the database refused."""
         try:
             if self._connection is None:
                 self._connection = open_for_writing(self._path)
-            if batch:
-                self._written += insert(self._connection, [row_of(decided) for decided in batch])
+            if self._batch:
+                self._written += insert(self._connection, [row_of(each) for each in self._batch])
+                self._batch.clear()
             self._prune(self._connection)
         except (sqlite3.Error, StoreError, OSError) as error:
             self._disconnect()
@@ -149,9 +139,9 @@ class Recorder:
 
     def _drop(self, n: int) -> None:
         with self._lock:
-            first = self._dropped == 0
+            is_first = self._dropped == 0
             self._dropped += n
-        if first or self._ending.is_set():
+        if is_first or self._ending.is_set():
             _log.error(line("decisions dropped", n=self._dropped, fault=self._fault))
 
     def _disconnect(self) -> None:

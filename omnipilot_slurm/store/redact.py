@@ -33,12 +33,20 @@ _SHAPES = re.compile(
     r"nvapi-[\w-]{8,}|xox[abpr]-[\w-]{8,}|AKIA[0-9A-Z]{16}|(?<=Bearer )[\w.~+/-]+=*)|"
     r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
 )
+#: what every secret above has in it; most texts do not, and are left after one look
+_HINT = re.compile(
+    r"api|key|token|secret|passw|credential|hf_|sk-|gh[pousr]_|github_|glpat-|nvapi-|xox|AKIA|"
+    r"bearer|://",
+    re.IGNORECASE,
+)
 _SECRET_KEY = re.compile(rf"(?:.*[-_])?{_NAME}|token|{_ENV_NAME}", re.IGNORECASE)
 _SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
 
 
 def redact(text: str) -> str:
     """Return a text without the values of key options and variables, nor what looks like a key."""
+    if _HINT.search(text) is None:
+        return text
     text = _AFTER_OPTION.sub(rf"\1 {REDACTED}", text)
     text = _ASSIGNED.sub(rf"\1={REDACTED}", text)
     return _SHAPES.sub(REDACTED, text)
