@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnipilot_slurm.records import Mode
+
 if TYPE_CHECKING:
     from omnipilot_slurm.sandbox import Sandbox
 
@@ -37,21 +39,38 @@ def sandbox(ctx: click.Context, folder: Path | None, name: str | None) -> None:
 @sandbox.command()
 @click.option("--port-base", type=click.IntRange(1024, 65000), help="First of its TCP ports.")
 @click.option("--accounting/--no-accounting", default=None, help="Default: when it is installed.")
-@click.option("--plugin", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--mode",
+    type=click.Choice(["off", *Mode]),
+    default="enforce",
+    show_default=True,
+    help="How far OmniPilot may go; off: it is not installed.",
+)
+@click.option(
+    "--plugin",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of another job_submit.lua, instead of OmniPilot.",
+)
 @click.option("--slurm-conf", "extra_conf", multiple=True, help="A line to end slurm.conf with.")
 @click.pass_obj
 def up(
     folder: Path,
     port_base: int | None,
     accounting: bool | None,
+    mode: str,
     plugin: Path | None,
     extra_conf: tuple[str, ...],
 ) -> None:
     """Bring it up; what runs already is left alone."""
-    from omnipilot_slurm.sandbox import Sandbox  # noqa: PLC0415 loaded when it is used
+    from omnipilot_slurm.sandbox import Pilot, Sandbox  # noqa: PLC0415 loaded when it is used
 
     instance = Sandbox(
-        folder, port_base=port_base, accounting=accounting, plugin=plugin, extra_conf=extra_conf
+        folder,
+        port_base=port_base,
+        accounting=accounting,
+        plugin=plugin,
+        pilot=None if plugin or mode == "off" else Pilot(mode=mode),
+        extra_conf=extra_conf,
     )
     seconds = instance.up()
     click.echo(f"up after {seconds:.1f} s, in {folder}", err=True)

@@ -32,7 +32,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a command left: bytes that are not UTF-8 are kept as surrogates."""
+    """What a command left; bytes that are not UTF-8 are replaced."""
 
     returncode: int
     stdout: str
@@ -76,8 +76,8 @@ def finish(
         ) from error
     return Finished(
         returncode=done.returncode,
-        stdout=done.stdout.decode(errors="surrogateescape"),
-        stderr=done.stderr.decode(errors="surrogateescape"),
+        stdout=done.stdout.decode(errors="replace"),
+        stderr=done.stderr.decode(errors="replace"),
     )
 
 

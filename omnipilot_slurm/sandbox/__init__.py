@@ -3,6 +3,7 @@
 from omnipilot_slurm.sandbox.folders import Folders, default_folder
 from omnipilot_slurm.sandbox.jobs import Job, Submitted, VllmStart
 from omnipilot_slurm.sandbox.nodes import DEFAULT_NODES, Node
+from omnipilot_slurm.sandbox.pilot import Pilot
 from omnipilot_slurm.sandbox.sandbox import DaemonStatus, Sandbox
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Folders",
     "Job",
     "Node",
+    "Pilot",
     "Sandbox",
     "Submitted",
     "VllmStart",

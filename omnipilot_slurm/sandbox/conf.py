@@ -97,6 +97,8 @@ def _control(site: Site) -> tuple[str, ...]:
         f"SlurmdLogFile={folders.log}/slurmd-%n.log",
         "SlurmctldDebug=info",
         "SlurmdDebug=info",
+        # listen on 127.0.0.1 only
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
         "SlurmctldTimeout=60",
         "SlurmdTimeout=60",
         "ReturnToService=2",
@@ -128,7 +130,7 @@ def _scheduling() -> tuple[str, ...]:
         "DefMemPerCPU=1000",
         "GresTypes=gpu",
         "SchedulerType=sched/backfill",
-        "SchedulerParameters=sched_interval=5,bf_interval=5",
+        "SchedulerParameters=sched_interval=5,bf_interval=5,batch_sched_delay=0",
         "InactiveLimit=0",
         "MinJobAge=300",
     )

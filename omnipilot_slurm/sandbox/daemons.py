@@ -22,6 +22,7 @@ from omnipilot_slurm.sandbox.conf import MARK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from omnipilot_slurm.cluster.runner import Account
     from omnipilot_slurm.sandbox.folders import Folders
 
 #: the shell goes away at once and leaves the daemon to pid 1, in a session of its own
@@ -39,11 +40,15 @@ _LOG_LINES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """One program that stays in the foreground; `environment` is added to a minimal one."""
+    """One program that stays in the foreground; `environment` is added to a minimal one.
+
+    It runs as root, and drops to another account by itself, unless `account` is given.
+    """
 
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    account: Account | None = None
 
 
 def start(daemon: Daemon, folders: Folders) -> None:
@@ -62,6 +67,9 @@ def start(daemon: Daemon, folders: Folders) -> None:
             stderr=out,
             env=environment,
             cwd=folders.log,
+            user=daemon.account.uid if daemon.account else None,
+            group=daemon.account.gid if daemon.account else None,
+            extra_groups=daemon.account.groups if daemon.account else None,
             check=True,
         )
     pid = int(launched.stdout)

@@ -86,6 +86,11 @@ class Folders:
         return self.root / "scratch"
 
     @property
+    def pilot(self) -> Path:
+        """The omnipilot.yaml of omnipilotd, and its socket, store and published files."""
+        return self.root / "omnipilot"
+
+    @property
     def slurm_conf(self) -> Path:
         """The file that SLURM_CONF names."""
         return self.etc / "slurm.conf"
@@ -119,10 +124,18 @@ def check_folder(root: Path) -> None:
             f"sandbox folder must be at most {room} bytes long, was {str(root)!r}",
             hint="a Unix socket's path has at most 107 bytes; choose a shorter folder",
         )
-    for parent in root.parents:
+    parent = closed_parent(root)
+    if parent is not None:
+        raise SandboxError(
+            f"sandbox folder must be reachable by every account, was {str(root)!r} "
+            f"behind {str(parent)!r}, which is closed to others",
+            hint=f"choose a folder below {DEFAULT_FOLDER.parent}, or /tmp",
+        )
+
+
+def closed_parent(path: Path) -> Path | None:
+    """Return a folder above `path` that other accounts may not enter, None when there is none."""
+    for parent in path.parents:
         if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH:
-            raise SandboxError(
-                f"sandbox folder must be reachable by every account, was {str(root)!r} "
-                f"behind {str(parent)!r}, which is closed to others",
-                hint=f"choose a folder below {DEFAULT_FOLDER.parent}, or /tmp",
-            )
+            return parent
+    return None

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import SandboxError
 from omnipilot_slurm.sandbox import conf
+from omnipilot_slurm.sandbox import pilot as pilots
 
 if TYPE_CHECKING:
     from omnipilot_slurm.sandbox.conf import Site
     from omnipilot_slurm.sandbox.folders import Folders
+    from omnipilot_slurm.sandbox.pilot import Pilot
 
 #: a GPU is a device like /dev/null
 _NULL_DEVICE = os.makedev(1, 3)
@@ -28,8 +30,8 @@ _SYSTEM_PYTHON = Path("/usr/bin/python3")
 _VLLM_MODULES = ("__init__", "entrypoints/openai/api_server", "entrypoints/cli/main")
 
 
-def install(site: Site, plugin: Path | None) -> bool:
-    """Write everything; True when a file that Slurm reads is not as it was.
+def install(site: Site, plugin: Path | None, pilot: Pilot | None) -> bool:
+    """Write everything; True when a file that Slurm or omnipilotd reads is not as it was.
 
     Raises: SandboxError when this machine allows no device files.
     """
@@ -40,7 +42,7 @@ def install(site: Site, plugin: Path | None) -> bool:
         _make_key(site.folders.munge / "munge.key")
         _make_devices(site)
         _install_stand_in(site.folders)
-        return _write_etc(site, plugin)
+        return _write_etc(site, plugin, pilot)
     finally:
         os.umask(umask)
 
@@ -100,8 +102,8 @@ def _install_stand_in(folders: Folders) -> None:
         link.symlink_to(executable)
 
 
-def _write_etc(site: Site, plugin: Path | None) -> bool:
-    """Write what Slurm reads; True when any of it changed."""
+def _write_etc(site: Site, plugin: Path | None, pilot: Pilot | None) -> bool:
+    """Write what the daemons read; True when any of it changed."""
     etc = site.folders.etc
     texts = {
         "slurm.conf": (conf.slurm_conf(site), 0o644),
@@ -113,6 +115,12 @@ def _write_etc(site: Site, plugin: Path | None) -> bool:
         texts["slurmdbd.conf"] = (conf.slurmdbd_conf(site), 0o600)
     if plugin is not None:
         texts.update({path.name: (path.read_text(), 0o644) for path in plugin.glob("*.lua")})
+    if pilot is not None:
+        folder = site.folders.pilot
+        folder.mkdir(exist_ok=True)
+        shutil.chown(folder, pilots.owner(site))
+        texts |= {name: (text, 0o644) for name, text in pilots.lua_files(site).items()}
+        texts[str(folder / "omnipilot.yaml")] = (pilots.omnipilot_yaml(site, pilot), 0o644)
     changed = [_write(etc / name, text, mode) for name, (text, mode) in texts.items()]
     if site.accounting:
         shutil.chown(etc / "slurmdbd.conf", site.slurm_user)

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node; `gres_type` also names its partition, `gpu_mem_gb` is in its features."""
+    """One node; `gres_type` also names its partition, `gpu_mem_gb` is in its features.
+
+    `gpu` is the catalog id of what `gres_type` stands for.
+    """
 
     name: str
     gres_type: str
+    gpu: str
     n_gpus: int
     gpu_mem_gb: int
     cpus: int
@@ -26,10 +30,40 @@ class Node:
 
 
 DEFAULT_NODES = (
-    Node(name="a100n1", gres_type="a100", n_gpus=4, gpu_mem_gb=40, cpus=64, memory_mib=512_000),
     Node(
-        name="a100n2", gres_type="a100-80", n_gpus=4, gpu_mem_gb=80, cpus=64, memory_mib=1_024_000
+        name="a100n1",
+        gres_type="a100",
+        gpu="a100-40g",
+        n_gpus=4,
+        gpu_mem_gb=40,
+        cpus=64,
+        memory_mib=512_000,
     ),
-    Node(name="h100n1", gres_type="h100", n_gpus=4, gpu_mem_gb=80, cpus=96, memory_mib=1_024_000),
-    Node(name="h200n1", gres_type="h200", n_gpus=8, gpu_mem_gb=141, cpus=128, memory_mib=2_048_000),
+    Node(
+        name="a100n2",
+        gres_type="a100-80",
+        gpu="a100-80g",
+        n_gpus=4,
+        gpu_mem_gb=80,
+        cpus=64,
+        memory_mib=1_024_000,
+    ),
+    Node(
+        name="h100n1",
+        gres_type="h100",
+        gpu="h100",
+        n_gpus=4,
+        gpu_mem_gb=80,
+        cpus=96,
+        memory_mib=1_024_000,
+    ),
+    Node(
+        name="h200n1",
+        gres_type="h200",
+        gpu="h200",
+        n_gpus=8,
+        gpu_mem_gb=141,
+        cpus=128,
+        memory_mib=2_048_000,
+    ),
 )

@@ -1,9 +1,8 @@
 """Free TCP ports for a sandbox, held until its daemons listen on them.
 
 In: how many, and where to look first. Out: the first port of a free block. Called by Sandbox.up.
-A held port is bound but does not listen: Slurm, which sets SO_REUSEADDR, may bind it all the same,
-while another sandbox that looks for ports (without that option) may not. So two that come up at
-the same time never choose the same block, and nothing has to be cleaned up after a crash.
+While a sandbox comes up it holds an abstract Unix socket for each of its ports. Two that come up at
+the same time so never choose the same ones, and after a crash nothing is left to clean up.
 """
 
 from __future__ import annotations
@@ -57,17 +56,23 @@ def _candidates(folder: Path, n_ports: int, wanted: int | None) -> Iterator[int]
 
 
 def _hold(base: int, n_ports: int) -> list[socket.socket]:
-    """Bind every port of a block, or none."""
-    sockets: list[socket.socket] = []
-    for port in range(base, base + n_ports):
-        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sockets.append(bound)
-        try:
-            bound.bind(("", port))
-        except OSError:
-            for other in sockets:
-                other.close()
-            return []
-        # from here on a daemon that sets the option too may take the port over
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return sockets
+    """Take every port of a block, or none."""
+    held: list[socket.socket] = []
+    try:
+        for port in range(base, base + n_ports):
+            name = socket.socket(socket.AF_UNIX)
+            held.append(name)
+            name.bind(f"\0omnipilot-sandbox-port-{port}")
+            _check_free(port)
+    except OSError:
+        for name in held:
+            name.close()
+        return []
+    return held
+
+
+def _check_free(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # as Slurm does: connections that have just ended must not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))

@@ -28,6 +28,7 @@ from omnipilot_slurm.cluster import runner
 from omnipilot_slurm.errors import SandboxError, SlurmError
 from omnipilot_slurm.sandbox import accounting as books
 from omnipilot_slurm.sandbox import daemons, jobs, startup
+from omnipilot_slurm.sandbox import pilot as pilots
 from omnipilot_slurm.sandbox.conf import Ports, Site
 from omnipilot_slurm.sandbox.daemons import SYSTEM_PATH
 from omnipilot_slurm.sandbox.folders import Folders, check_folder
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.sandbox.jobs import Job, Submitted, VllmStart
     from omnipilot_slurm.sandbox.nodes import Node
+    from omnipilot_slurm.sandbox.pilot import Pilot
 
 _COMMAND_S, _JOBS_END_S = 60.0, 8.0
 _POLL_S = 0.05
@@ -63,18 +65,21 @@ class Sandbox:
         port_base: int | None = None,
         accounting: bool | None = None,
         plugin: Path | None = None,
+        pilot: Pilot | None = None,
         extra_conf: Sequence[str] = (),
         nodes: Sequence[Node] = DEFAULT_NODES,
     ) -> None:
         """Describe a sandbox; nothing is touched before up().
 
         `port_base` None finds free ports, `accounting` None means when it is installed, `plugin`
-        is a folder with job_submit.lua, `extra_conf` are lines that end slurm.conf.
+        is a folder with job_submit.lua (its *.lua go beside slurm.conf), `pilot` installs OmniPilot
+        and runs omnipilotd instead, `extra_conf` are lines that end slurm.conf.
         """
         self.folders = Folders(Path(folder).absolute())
         self.port_base = port_base
         self.accounting = accounting
         self.plugin = plugin
+        self.pilot = pilot
         self.extra_conf = tuple(extra_conf)
         self.nodes = tuple(nodes)
 
@@ -99,6 +104,7 @@ class Sandbox:
         with self._locked():
             if daemons.find(self.folders, "slurmctld") is not None:
                 self._end_jobs()
+            daemons.stop(self.folders, pilots.NAME)
             startup.stop_slurm(self.folders)
             startup.stop_accounting(self.folders)
             daemons.stop(self.folders, "munged")
@@ -191,6 +197,25 @@ class Sandbox:
         daemons.stop(self.folders, "slurmctld")
         startup.start_slurmctld(self.folders, self.run)
 
+    @property
+    def pilot_socket(self) -> Path:
+        """Where the shim asks: omnipilotd's socket, or a test's own."""
+        return pilots.socket_path(self.folders)
+
+    def stop_omnipilotd(self) -> None:
+        """Stop omnipilotd alone."""
+        daemons.stop(self.folders, pilots.NAME)
+
+    def start_omnipilotd(self) -> None:
+        """Start omnipilotd again, with the files as they now are.
+
+        Raises: SandboxError, with the end of its log, when it does not start.
+        """
+        base = self._kept_port_base()
+        if self.pilot is None or base is None:
+            raise SandboxError("the sandbox must have come up with a pilot, has not")
+        startup.start_pilot(self._site(base), self.pilot)
+
     def reconfigure(self) -> None:
         """Let slurmctld and the slurmd read their files again.
 
@@ -214,11 +239,14 @@ class Sandbox:
 
     def _start(self, port_base: int) -> None:
         site = self._site(port_base)
-        if install(site, self.plugin):
+        if install(site, self.plugin, self.pilot):
             startup.stop_slurm(self.folders)
+            daemons.stop(self.folders, pilots.NAME)
         if not site.accounting:
             startup.stop_accounting(self.folders)
         startup.start_all(site, self.run)
+        if self.pilot is not None:
+            startup.start_pilot(site, self.pilot)
 
     def _site(self, port_base: int) -> Site:
         use_books = books.is_installed() if self.accounting is None else self.accounting
@@ -235,7 +263,7 @@ class Sandbox:
             slurm_user=_slurm_user(),
             slurm_version=_slurm_version(),
             accounting=use_books,
-            lua=self.plugin is not None,
+            lua=self.plugin is not None or self.pilot is not None,
             extra_conf=self.extra_conf,
         )
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import SandboxError, SlurmError
-from omnipilot_slurm.sandbox import accounting, daemons
+from omnipilot_slurm.sandbox import accounting, daemons, pilot
 from omnipilot_slurm.sandbox.daemons import SYSTEM_PATH, Daemon
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.sandbox.conf import Site
     from omnipilot_slurm.sandbox.folders import Folders
+    from omnipilot_slurm.sandbox.pilot import Pilot
 
     #: runs a Slurm command and returns what it printed; raises SlurmError
     Run = Callable[..., str]
@@ -44,6 +45,12 @@ def start_all(site: Site, run: Run) -> None:
     for node in site.nodes:
         _ensure(folders, f"slurmd-{node.name}", partial(_start_slurmd, folders, node.name))
     _wait_for_nodes(site, run)
+
+
+def start_pilot(site: Site, settings: Pilot) -> None:
+    """Start omnipilotd, unless its command is ()."""
+    if settings.daemon_command != ():
+        _ensure(site.folders, pilot.NAME, partial(pilot.start, site, settings))
 
 
 def start_slurmctld(folders: Folders, run: Run) -> None:
