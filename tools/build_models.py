@@ -71,6 +71,7 @@ def main() -> None:
     curated = yaml.safe_load(CURATED.read_text())
     formats = {name: _quantization(row) for name, row in curated["quantizations"].items()}
     rows: dict[str, Row] = {}
+    taken: set[str] = set()
     left_out: Counter[str] = Counter()
     for source in (
         from_curated(curated, formats),
@@ -78,7 +79,10 @@ def main() -> None:
         from_llmfit(arguments.unpacked, formats, left_out),
     ):
         for row in source:
-            rows.setdefault(row.facts.id.casefold(), row)
+            name = row.facts.id.casefold()
+            if name not in taken:
+                rows[name] = row
+                taken |= {name, *(alias.casefold() for alias in row.facts.aliases)}
     arguments.target.write_text(render(list(rows.values()), curated["quantizations"]))
     shapes = {shape_of(row.facts) for row in rows.values()}
     print(f"{len(rows)} models, {len(shapes)} shapes", file=sys.stderr)
