@@ -126,7 +126,8 @@ class Snapshot:
     """The cluster at `taken_at` (Unix seconds; None: an example, or written by hand).
 
     `enforces` are the words of AccountingStorageEnforce; limits of a QOS bind where `limits` is
-    among them. `qos` is empty where there is no accounting.
+    among them. `qos` is empty where there is no accounting. `gpu_map` gives catalog ids of GPUs by
+    gres type in files that stand alone; the site's own `cluster.gpu_map` comes first.
     """
 
     partitions: tuple[PartitionFacts, ...]
@@ -135,3 +136,4 @@ class Snapshot:
     slurm_version: str | None = None
     enforces: frozenset[str] = frozenset()
     qos: tuple[QosLimits, ...] = ()
+    gpu_map: Mapping[str, str] = field(default_factory=dict)

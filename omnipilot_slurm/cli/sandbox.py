@@ -41,7 +41,7 @@ def sandbox(ctx: click.Context, folder: Path | None, name: str | None) -> None:
 @click.option("--accounting/--no-accounting", default=None, help="Default: when it is installed.")
 @click.option(
     "--mode",
-    type=click.Choice(["off", *Mode]),
+    type=click.Choice(["off", *(mode.value for mode in Mode)]),
     default="enforce",
     show_default=True,
     help="How far OmniPilot may go; off: it is not installed.",
@@ -55,6 +55,7 @@ def sandbox(ctx: click.Context, folder: Path | None, name: str | None) -> None:
 @click.pass_obj
 def up(
     folder: Path,
+    *,
     port_base: int | None,
     accounting: bool | None,
     mode: str,

@@ -279,7 +279,7 @@ class Sandbox:
         """Cancel what runs and give it a moment to end; down() ends the rest."""
         deadline = time.monotonic() + _JOBS_END_S
         try:
-            while running := self.run("squeue", "-h", "-o", "%A", "-t", "R,CG,CF,S").split():
+            while running := self.run("squeue", "-h", "-o", "%A").split():
                 if time.monotonic() > deadline:
                     return
                 self.run("scancel", *running)
