@@ -9,19 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from omnipilot_slurm.decide import eligibility
 from omnipilot_slurm.predict import roofline
+from omnipilot_slurm.predict.rows import live_row, table
 from omnipilot_slurm.records import Arm, Interval, Prediction, Reason, Starts
 from omnipilot_slurm.vllm import defaults
 from omnipilot_slurm.vllm.launch import assess
 from omnipilot_slurm.vllm.report import LaunchReport, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Site
     from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.predict.rows import FeatureRow
     from omnipilot_slurm.records import EngineArgs, Launch, Submission, Workload
     from omnipilot_slurm.script.directives import Directives
     from omnipilot_slurm.script.tres import GpuRequest
@@ -187,24 +191,48 @@ def precision_of(model: ModelFacts, engine: EngineArgs) -> str:
     )
 
 
-def estimated(question: Question, rated: RatedArm) -> RatedArm:
-    """Return the arm with the roofline's estimate of it, which is not calibrated."""
+def estimated(question: Question, rated: Sequence[RatedArm]) -> tuple[RatedArm, ...]:
+    """Return the arms with the roofline's estimate of each, which is not calibrated."""
+    if not rated:
+        return ()
+    shapes = [_row(question, one) for one in rated]
+    rows = table([row for row, _ in shapes])
+    capacity = np.array([tokens for _, tokens in shapes], dtype=np.float64)
+    values = roofline.roofline(rows, roofline.work(rows, capacity), roofline.SHIPPED)
+    columns = {name: getattr(values, name) for name in roofline.Roofline.__slots__}
+    return tuple(
+        replace(
+            one,
+            prediction=Prediction(
+                targets={name: _exactly(float(column[i])) for name, column in columns.items()},
+                calibrated=False,
+            ),
+        )
+        for i, one in enumerate(rated)
+    )
+
+
+def _exactly(value: float) -> Interval:
+    return Interval(lo=value, mid=value, hi=value)
+
+
+def _row(question: Question, rated: RatedArm) -> tuple[FeatureRow, float]:
+    """Return an arm's row for the cost model, and the tokens its cache holds in one replica."""
     model, gpu = question.model, rated.pool.gpu
     engine = engine_in(question, rated.arm.partition or "", rated.arm.tensor_parallel)
     length = max_model_len(model, engine)
     scheduling = defaults.scheduling(engine, model, gpu, max_model_len=length)
-    requests = rated.report.n_full_requests
-    values = roofline.estimate(
+    row = live_row(
         model,
         gpu,
         rated.arm,
         question.workload,
         max_num_seqs=scheduling.max_num_seqs.newest,
         max_num_batched_tokens=scheduling.max_num_batched_tokens.newest,
-        kv_capacity_tokens=None if requests is None else max(requests.mid, 1.0) * length,
+        engine_version=engine.vllm_version,
     )
-    targets = {name: Interval(lo=value, mid=value, hi=value) for name, value in values.items()}
-    return replace(rated, prediction=Prediction(targets=targets, calibrated=False))
+    requests = rated.report.n_full_requests
+    return row, max(requests.mid, 1.0) * length if requests is not None else float(length)
 
 
 def max_model_len(model: ModelFacts, engine: EngineArgs) -> int:

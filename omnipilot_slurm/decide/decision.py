@@ -171,19 +171,19 @@ def _found(question: Question, expired: Expired) -> Finding:
 
 
 def _with_estimates(question: Question, finding: Finding) -> Finding:
-    """Add the roofline's estimate to the arms that are spoken of or listed."""
+    """Add the roofline's estimate to the arms that are spoken of or listed, in one go."""
+    spoken = [rated for rated in (finding.asked, finding.chosen) if rated is not None]
+    bare = [rated for rated in (*spoken, *finding.arms) if rated.prediction is None]
+    made = dict(zip(map(id, bare), arms.estimated(question, bare), strict=True))
 
-    def estimated(rated: RatedArm | None) -> RatedArm | None:
-        if rated is None or rated.prediction is not None:
-            return rated
-        return arms.estimated(question, rated)
+    def with_estimate(rated: RatedArm) -> RatedArm:
+        return made.get(id(rated), rated)
 
-    listed = tuple(
-        arms.estimated(question, rated) if rated.prediction is None else rated
-        for rated in finding.arms
-    )
     return replace(
-        finding, asked=estimated(finding.asked), chosen=estimated(finding.chosen), arms=listed
+        finding,
+        asked=None if finding.asked is None else with_estimate(finding.asked),
+        chosen=None if finding.chosen is None else with_estimate(finding.chosen),
+        arms=tuple(map(with_estimate, finding.arms)),
     )
 
 

@@ -180,7 +180,9 @@ def _moved(
     expired: Expired,
 ) -> Finding:
     """Rewrite the job to an arm; where it cannot be edited, only say so."""
-    change = rewrite.rewrite(question.submission, question.launch, chosen.arm, expired=expired)
+    stays = arms.asked_partitions(question) == (chosen.arm.partition,)
+    target = replace(chosen.arm, partition=None) if stays else chosen.arm
+    change = rewrite.rewrite(question.submission, question.launch, target, expired=expired)
     if isinstance(change, Reason):
         return Finding(
             verdict=Verdict.ADVISE, reason=reason, asked=asked, chosen=chosen, obstacle=change
@@ -235,11 +237,8 @@ def _doubt(rated: RatedArm) -> Reason:
 def _best(question: Question, asked: RatedArm, expired: Expired) -> Finding:
     """Return the arm with the most output tokens per dollar by the estimate, with `auto`."""
     candidates = arms.possible_arms(question)
-    able = [
-        arms.estimated(question, rated)
-        for rated in candidates
-        if rated.starts is Starts.STARTS and rated.blocked is None
-    ]
+    open_arms = [r for r in candidates if r.starts is Starts.STARTS and r.blocked is None]
+    able = arms.estimated(question, open_arms)
     if not able:
         return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked, arms=candidates)
     best = max(able, key=_tokens_per_usd)
