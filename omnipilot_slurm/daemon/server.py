@@ -150,7 +150,7 @@ class Server:
 
 
 def _set_timeout(connection: socket.socket, option: int, timeout_s: float) -> None:
-    """Let the kernel keep the time: Python's own timeouts cost a poll before each read and write."""
+    """Let the kernel keep the time: Python's own timeouts poll before each read and write."""
     whole_s = int(timeout_s)
     timeval = _TIMEVAL.pack(whole_s, max(1, int((timeout_s - whole_s) * 1e6)))
     connection.setsockopt(socket.SOL_SOCKET, option, timeval)

@@ -103,7 +103,6 @@ class Recorder:
             while self._waiting and len(self._batch) < BATCH_ROWS:
                 self._batch.append(self._waiting.popleft())
             if not self._write():
-                self._retry_at = time.monotonic() + RETRY_S
                 return
 
     def _write(self) -> bool:
@@ -117,6 +116,7 @@ class Recorder:
             self._prune(self._connection)
         except (sqlite3.Error, StoreError, OSError) as error:
             self._disconnect()
+            self._retry_at = time.monotonic() + RETRY_S
             self._failed(str(error))
             return False
         if self._fault is not None:
