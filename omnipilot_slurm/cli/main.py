@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: subcommand -> module:attribute of its click command; one line each, in alphabetical order
 COMMANDS = {
+    "advise": "omnipilot_slurm.cli.advise:advise",
+    "detect": "omnipilot_slurm.cli.detect:detect",
     "sandbox": "omnipilot_slurm.cli.sandbox:sandbox",
 }
 

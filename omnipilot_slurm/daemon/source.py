@@ -1,23 +1,48 @@
 """Where the daemon's state comes from: the site's files and its Slurm.
 
-In: the folders with the site's configuration. Out: Loaded. Called by the loading thread only, so
-that it may take its time.
+In: the folders with the site's configuration. Out: Loaded, with the decision bound to what was
+read. Called by the loading thread only, so that it may take its time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from omnipilot_slurm.cluster.reader import ClusterReader
+from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
+from omnipilot_slurm.cluster.snapshot_file import dump_snapshot
+from omnipilot_slurm.cluster.source import CommandSource
+from omnipilot_slurm.cluster_facts import Snapshot
 from omnipilot_slurm.daemon.publish import effective
-from omnipilot_slurm.daemon.state import Loaded
-from omnipilot_slurm.records import Outcome, Submission, Verdict
-from omnipilot_slurm.settings import FILE, load_settings
+from omnipilot_slurm.daemon.state import Decider, Loaded
+from omnipilot_slurm.decide.decision import decide
+from omnipilot_slurm.decide.outcome import outcome_of
+from omnipilot_slurm.errors import SlurmError
+from omnipilot_slurm.settings import FILE
+from omnipilot_slurm.site_files import SiteFiles, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from omnipilot_slurm.decide.site import Site
+    from omnipilot_slurm.records import Outcome, Submission
+    from omnipilot_slurm.script.source import Expired
     from omnipilot_slurm.settings import DaemonSettings
+
+#: processor time for reading one script; over it the script is not told apart
+READING_BUDGET_S: Final = 0.015
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the last load found, for refreshes to build on."""
+
+    files: SiteFiles
+    reader: ClusterReader
+    snapshot: Snapshot
 
 
 class SiteSource:
@@ -26,25 +51,70 @@ class SiteSource:
     def __init__(self, folders: Sequence[Path], *, running: DaemonSettings) -> None:
         self._folders = folders
         self._running = running
+        self._read: _Read | None = None
 
     def load(self) -> Loaded:
-        """Read everything anew.
+        """Read everything anew; a cluster that does not answer stays as it was last seen.
 
         Raises: ConfigError.
         """
-        settings, file = load_settings(self._folders)
-        return Loaded(
-            decide=pass_all,
-            summary={"restart_needed": settings.daemon != self._running},
-            documents={FILE: effective(file)},
-            poll_s=settings.cluster.poll_s,
-        )
+        files = read_files(self._folders)
+        cluster = files.settings_file.settings.cluster
+        reader = ClusterReader(CommandSource(timeout_s=cluster.command_timeout_s))
+        snapshot, fault = self._snapshot(reader)
+        return self._loaded(_Read(files, reader, snapshot), fault)
 
     def refresh(self, loaded: Loaded) -> Loaded:
-        """Return what was loaded: nothing is read of a cluster yet."""
-        return loaded
+        """Read the cluster anew, keep the rest.
+
+        Raises: SlurmError when Slurm does not answer.
+        """
+        if self._read is None:
+            return loaded
+        snapshot = self._read.reader.read(time.time())
+        return self._loaded(_Read(self._read.files, self._read.reader, snapshot), None)
+
+    def _snapshot(self, reader: ClusterReader) -> tuple[Snapshot, str | None]:
+        try:
+            return reader.read(time.time()), None
+        except SlurmError as error:
+            last = self._read.snapshot if self._read is not None else Snapshot(partitions=())
+            return last, str(error)
+
+    def _loaded(self, read: _Read, cluster_fault: str | None) -> Loaded:
+        self._read = read
+        settings_file = read.files.settings_file
+        site = read.files.site(read.snapshot)
+        return Loaded(
+            decide=decider(site),
+            summary={
+                "restart_needed": settings_file.settings.daemon != self._running,
+                "partitions": len(read.snapshot.partitions),
+                "gpu_pools": len(site.pools),
+                "cluster_read_at": read.snapshot.taken_at,
+                "cluster_fault": cluster_fault,
+            },
+            documents={
+                FILE: effective(settings_file.file),
+                SNAPSHOT_FILE: dump_snapshot(read.snapshot),
+            },
+            poll_s=settings_file.settings.cluster.poll_s,
+        )
 
 
-def pass_all(_submission: Submission) -> Outcome:
-    """Let every job pass."""
-    return Outcome(verdict=Verdict.PASS)
+def decider(site: Site) -> Decider:
+    """Return what decides on submissions for a site, within the reading budget."""
+
+    def decide_for_site(submission: Submission, /) -> Outcome:
+        return outcome_of(decide(submission, site, expired=reading_budget()))
+
+    return decide_for_site
+
+
+def reading_budget() -> Expired:
+    """Return a clock that runs out after READING_BUDGET_S of this thread's processor time.
+
+    Processor time, not wall time: a busy machine must not turn a plain script into an unclear one.
+    """
+    end = time.thread_time() + READING_BUDGET_S
+    return lambda: time.thread_time() > end

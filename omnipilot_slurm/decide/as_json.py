@@ -1,0 +1,157 @@
+"""A decision as plain values under the names on the wire; what is not computed is null.
+
+In: a Decision. Out: a mapping ready for JSON. Called by `advise --json`, and for the row that the
+store keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from omnipilot_slurm.records import TARGET_UNITS
+from omnipilot_slurm.script.source import decode
+
+if TYPE_CHECKING:
+    from omnipilot_slurm.decide.arms import RatedArm
+    from omnipilot_slurm.decide.decision import Decision
+    from omnipilot_slurm.records import Interval, Launch, Prediction, Reason, Workload
+    from omnipilot_slurm.vllm.report import LaunchReport
+
+_DIGITS: Final = 6
+
+
+def as_json(decision: Decision) -> dict[str, object]:
+    """Return all of a decision; `verdict` is what is done, `would_be` what enforce would do."""
+    finding = decision.finding
+    change = finding.change
+    return {
+        "verdict": str(decision.verdict),
+        "would_be": str(finding.verdict),
+        "mode": str(decision.mode),
+        "reason": _reason(finding.reason),
+        "obstacle": None if finding.obstacle is None else _reason(finding.obstacle),
+        "launch": None if decision.launch is None else _launch(decision.launch),
+        "model": decision.model_said or None,
+        "workload": None if decision.workload is None else _workload(decision.workload),
+        "asked": None if finding.asked is None else arm_json(finding.asked),
+        "chosen": None if finding.chosen is None else arm_json(finding.chosen),
+        "arms": [arm_json(rated) for rated in decision.arms],
+        "edits": [
+            {"start": e.start, "end": e.end, "old": decode(e.old), "new": decode(e.new)}
+            for e in (change.edits if change is not None else ())
+        ],
+        "fields": dict(change.fields) if change is not None else {},
+        "env": dict(change.env) if change is not None else {},
+        "messages": list(decision.messages),
+        "support": _support(decision),
+    }
+
+
+def _reason(reason: Reason) -> dict[str, str]:
+    return {"code": reason.code, "text": reason.text}
+
+
+def _launch(launch: Launch) -> dict[str, object]:
+    engine = launch.engine
+    return {
+        "form": launch.form,
+        "model": engine.model,
+        "tensor_parallel": launch.tp,
+        "tp_source": launch.tp_source,
+        "pipeline_parallel": engine.pipeline_parallel,
+        "data_parallel": engine.data_parallel,
+        "expert_parallel": engine.expert_parallel,
+        "dtype": engine.dtype,
+        "quantization": engine.quantization,
+        "kv_cache_dtype": engine.kv_cache_dtype,
+        "max_model_len": engine.max_model_len,
+        "vllm_version": engine.vllm_version,
+        "editable": str(launch.editable),
+        "why": launch.why,
+    }
+
+
+def _workload(workload: Workload) -> dict[str, object]:
+    names = (
+        "isl", "osl", "concurrency", "requests_per_s", "slo_ttft_ms", "slo_tpot_ms", "hours",
+    )  # fmt: skip
+    return {name: getattr(workload, name) for name in names} | {"source": dict(workload.source)}
+
+
+def arm_json(rated: RatedArm) -> dict[str, object]:
+    """Return one arm with its checks, predictions and utility."""
+    arm = rated.arm
+    return {
+        "partition": arm.partition,
+        "gpu": arm.gpu,
+        "n_gpus": arm.n_gpus,
+        "n_nodes": arm.n_nodes,
+        "tensor_parallel": arm.tensor_parallel,
+        "pipeline_parallel": arm.pipeline_parallel,
+        "data_parallel": arm.data_parallel,
+        "expert_parallel": arm.expert_parallel,
+        "precision": arm.precision,
+        "kv_cache_dtype": arm.kv_cache_dtype,
+        "starts": str(rated.starts),
+        "blocked": None if rated.blocked is None else _reason(rated.blocked),
+        "checks": _checks(rated.report),
+        "memory": _memory(rated.report),
+        "predictions": None if rated.prediction is None else _predictions(rated.prediction),
+        "calibrated": None if rated.prediction is None else rated.prediction.calibrated,
+        "utility_usd": _finite(rated.utility_usd),
+        "utility_terms_usd": rated.utility_terms_usd,
+        "p_launch": _finite(rated.p_launch),
+        "n_launches": rated.n_launches,
+    }
+
+
+def _checks(report: LaunchReport) -> list[dict[str, object]]:
+    return [
+        {"id": check.id, "ok": str(check.ok), "detail": check.detail.text}
+        for check in report.checks
+    ]
+
+
+def _memory(report: LaunchReport) -> dict[str, object] | None:
+    plan = report.memory
+    if plan is None:
+        return None
+    names = (
+        "weights",
+        "activation",
+        "cuda_graphs",
+        "non_torch",
+        "kv",
+        "kv_need",
+        "total",
+        "budget",
+    )
+    return {f"{name}_gib": _interval(getattr(plan, name)) for name in names}
+
+
+def _predictions(prediction: Prediction) -> dict[str, object]:
+    """Return the targets; an estimate that is not calibrated has no bounds."""
+    found: dict[str, object] = {}
+    for name, interval in prediction.targets.items():
+        bounds = _interval(interval)
+        if not prediction.calibrated:
+            bounds |= {"lo": None, "hi": None}
+        found[name] = bounds | {"unit": TARGET_UNITS[name]}
+    return found
+
+
+def _interval(interval: Interval) -> dict[str, float | None]:
+    return {name: _finite(getattr(interval, name)) for name in ("lo", "mid", "hi")}
+
+
+def _finite(value: float | None) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if value is not None and math.isfinite(value) else None
+
+
+def _support(decision: Decision) -> dict[str, object]:
+    shown = decision.finding.chosen or decision.finding.asked
+    prediction = shown.prediction if shown is not None else None
+    if prediction is None or not prediction.calibrated:
+        return {"tier": None, "axes": []}
+    return {"tier": prediction.tier, "axes": list(prediction.axes)}

@@ -1,0 +1,105 @@
+"""From files to a Site: settings, catalogs, coefficients and a snapshot, joined for decisions.
+
+In: the folders with the site's configuration and a snapshot of the cluster. Out: a Site. Called by
+the daemon's loading thread, `advise` and replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from omnipilot_slurm.catalog.lookup import Catalog
+from omnipilot_slurm.decide.pools import pools_of
+from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
+from omnipilot_slurm.errors import CatalogError, ConfigError, Fault
+from omnipilot_slurm.settings import SettingsFile, load_settings
+from omnipilot_slurm.startup_file import load_startup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from omnipilot_slurm.cluster_facts import Snapshot
+    from omnipilot_slurm.decide.site import Models
+    from omnipilot_slurm.site_settings import GpuMap
+    from omnipilot_slurm.vllm.overhead import StartupCoefficients
+
+_N_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFiles:
+    """What was read of files: all of a Site but the cluster."""
+
+    settings_file: SettingsFile
+    catalog: Catalog
+    startup: StartupCoefficients
+
+    def site(self, snapshot: Snapshot) -> Site:
+        """Return the site with the cluster as it is."""
+        settings = self.settings_file.settings
+        gpus = {gpu_id: self.catalog.gpu(gpu_id) for gpu_id in self.catalog.gpu_ids()}
+        return Site(
+            snapshot=snapshot,
+            pools=pools_of(snapshot, self._gpu_map(snapshot), gpus, self._gpu_id),
+            models=models_of(self.catalog),
+            startup=self.startup,
+            policy=settings.policy,
+            workload=settings.workload,
+            vllm=settings.vllm,
+            messages=settings.messages,
+        )
+
+    def _gpu_map(self, snapshot: Snapshot) -> GpuMap:
+        """Return the site's map; a snapshot may bring names of its own, which count last."""
+        gpu_map = self.settings_file.settings.cluster.gpu_map
+        return replace(gpu_map, gres={**snapshot.gpu_map, **gpu_map.gres})
+
+    def _gpu_id(self, name: str) -> str | None:
+        try:
+            return self.catalog.gpu(name).id
+        except CatalogError:
+            return None
+
+
+def read_files(folders: Sequence[Path]) -> SiteFiles:
+    """Read the shipped files with the site's own on top.
+
+    Raises: ConfigError with every fault of the file that has some.
+    """
+    settings_file = load_settings(folders)
+    catalog = Catalog.load(site=folders[-1] if folders else None)
+    faults = _unknown_gpus(settings_file, catalog)
+    if faults:
+        raise ConfigError(faults)
+    return SiteFiles(settings_file=settings_file, catalog=catalog, startup=load_startup(folders))
+
+
+def _unknown_gpus(settings_file: SettingsFile, catalog: Catalog) -> list[Fault]:
+    """Return a fault for each GPU id in `cluster.gpu_map` that no catalog entry has."""
+    gpu_map = settings_file.settings.cluster.gpu_map
+    faults = []
+    for kind in ("partition", "feature", "gres"):
+        for name, gpu_id in getattr(gpu_map, kind).items():
+            if gpu_id not in catalog.gpu_ids():
+                path = ("cluster", "gpu_map", kind, name)
+                message = f"must be a GPU id of gpus.yaml, was {gpu_id!r}"
+                faults.append(settings_file.file.fault(path, message))
+    return faults
+
+
+def models_of(catalog: Catalog) -> Models:
+    """Return a look-up that remembers its answers; a name that is near none is slow to refuse."""
+
+    @lru_cache(maxsize=_N_REMEMBERED)
+    def find(name: str) -> KnownModel | UnknownModel:
+        try:
+            match = catalog.model(name)
+        except CatalogError as error:
+            near = f"; near names: {', '.join(error.near)}" if error.near else ""
+            return UnknownModel(text=f"{error}{near}")
+        return KnownModel(facts=match.facts, said=match.said)
+
+    return find
