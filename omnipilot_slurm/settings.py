@@ -139,7 +139,7 @@ def _modes(by_name: Mapping[str, str]) -> dict[str, Mode]:
 _ABSOLUTE = Text(pattern=r"/.*", means="an absolute path")
 _USER = Text(pattern=r"[\w.@+-]+\$?", means="a user name")
 _ACCOUNT = Text(means="an account name")
-_MODE = Text(choices=tuple(Mode))
+_MODE = Text(choices=tuple(mode.value for mode in Mode))
 _GPU_ID = Text(means="a GPU id of gpus.yaml")
 _VERSION = Text(pattern=r"\d+\.\d+(\.\d+)?", means="a version in quotes, such as '0.11.0'")
 _WORKLOAD_KEYS: dict[str, Spec] = {
