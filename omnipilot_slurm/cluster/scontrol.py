@@ -7,7 +7,7 @@ form is the same from 22.05 to 26.05; keys come and go, so one that is absent me
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.cluster.nodes import Node, count_gpus, node_state
@@ -53,6 +53,18 @@ class JobDefaults:
             max_mem_per_cpu_mib=maximum.max_mem_per_cpu_mib,
             mem_per_gpu_mib=gpu.mem_per_gpu_mib,
             cpus_per_gpu=gpu.cpus_per_gpu,
+        )
+
+    def on(self, partition: PartitionFacts) -> PartitionFacts:
+        """Return the partition with these as its own."""
+        return replace(
+            partition,
+            max_mem_per_node_mib=self.max_mem_per_node_mib,
+            max_mem_per_cpu_mib=self.max_mem_per_cpu_mib,
+            default_mem_per_node_mib=self.mem_per_node_mib,
+            default_mem_per_cpu_mib=self.mem_per_cpu_mib,
+            default_mem_per_gpu_mib=self.mem_per_gpu_mib,
+            default_cpus_per_gpu=self.cpus_per_gpu,
         )
 
 
@@ -126,8 +138,7 @@ def _lines(text: str, first_key: str) -> list[dict[str, str]]:
 
 
 def _partition(pairs: Mapping[str, str], cluster: JobDefaults) -> PartitionFacts:
-    limits = _defaults(pairs).over(cluster)
-    return PartitionFacts(
+    partition = PartitionFacts(
         name=pairs["PartitionName"],
         is_up=pairs.get("State", "UP") == "UP",
         is_default=_yes(pairs, "Default"),
@@ -148,13 +159,8 @@ def _partition(pairs: Mapping[str, str], cluster: JobDefaults) -> PartitionFacts
         qos=_word(pairs.get("QoS")),
         priority_tier=_number(pairs, "PriorityTier") or 1,
         max_cpus_per_node=_number(pairs, "MaxCPUsPerNode"),
-        max_mem_per_node_mib=limits.max_mem_per_node_mib,
-        max_mem_per_cpu_mib=limits.max_mem_per_cpu_mib,
-        default_mem_per_node_mib=limits.mem_per_node_mib,
-        default_mem_per_cpu_mib=limits.mem_per_cpu_mib,
-        default_mem_per_gpu_mib=limits.mem_per_gpu_mib,
-        default_cpus_per_gpu=limits.cpus_per_gpu,
     )
+    return _defaults(pairs).over(cluster).on(partition)
 
 
 def _node(pairs: Mapping[str, str]) -> Node:
