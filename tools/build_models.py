@@ -73,10 +73,13 @@ def main() -> None:
     rows: dict[str, Row] = {}
     taken: set[str] = set()
     left_out: Counter[str] = Counter()
+    pool = list(curated["configs"].values()) + [
+        config for _, config in _package_configs(arguments.unpacked)
+    ]
     for source in (
         from_curated(curated, formats),
         from_configs(arguments.unpacked, formats, left_out),
-        from_llmfit(arguments.unpacked, formats, left_out),
+        from_llmfit(arguments.unpacked, pool, formats, left_out),
     ):
         for row in source:
             name = row.facts.id.casefold()
@@ -145,16 +148,8 @@ def from_configs(
     unpacked: Path, formats: dict[str, Quantization], left_out: Counter[str]
 ) -> Iterator[Row]:
     """Yield what the config.json files state."""
-    folder = next(unpacked.rglob("model_configs"))
     stated = {name: count for name, count, _ in _counts(unpacked)}
-    for path in sorted(folder.glob("*_config.json")):
-        if path.name.endswith("hf_quant_config.json"):
-            continue
-        model_id = path.name.removesuffix("_config.json").replace("--", "/")
-        config = json.loads(path.read_text())
-        quantized = path.with_name(path.name.replace("_config", "_hf_quant_config"))
-        if quantized.exists() and "quantization_config" not in config:
-            config["quantization_config"] = json.loads(quantized.read_text())
+    for model_id, config in _package_configs(unpacked):
         count = stated.get(model_id.casefold())
         try:
             facts = facts_from_config(config, model_id=model_id, source="aiconfigurator")
@@ -166,6 +161,18 @@ def from_configs(
             left_out[f"aiconfigurator: {_kind_of(error)}"] += 1
             continue
         yield Row(facts, _format_name(facts.quantization, formats), "aiconfigurator")
+
+
+def _package_configs(unpacked: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    folder = next(unpacked.rglob("model_configs"))
+    for path in sorted(folder.glob("*_config.json")):
+        if path.name.endswith("hf_quant_config.json"):
+            continue
+        config = json.loads(path.read_text())
+        quantized = path.with_name(path.name.replace("_config", "_hf_quant_config"))
+        if quantized.exists() and "quantization_config" not in config:
+            config["quantization_config"] = json.loads(quantized.read_text())
+        yield path.name.removesuffix("_config.json").replace("--", "/"), config
 
 
 def _format_name(found: Quantization | None, formats: dict[str, Quantization]) -> str | None:
@@ -234,36 +241,45 @@ CLASSES = {
     "bert": "BertModel", "xlm-roberta": "XLMRobertaModel", "roberta": "RobertaModel",
     "nanbeige": "LlamaForCausalLM", "iquestcoder": "LlamaForCausalLM",
 }  # fmt: skip
-#: those whose context length of 4096 is their own and not llmfit's default
-OWN_4096 = {"llama", "baichuan", "phi3", "olmo", "olmo2", "stablelm", "nemotron", "mistral"}
-#: classes of the same widths that tie their embeddings below a size
-TIED_BELOW = {"qwen2": 2100, "qwen3": 2600, "llama": 0, "granite": 10**6}
+#: classes that tie their embeddings whatever a count says, and below which width others do
+TIED_BELOW = {"qwen2": 2100, "qwen3": 2600, "gemma": 10**6, "gemma2": 10**6, "gemma3_text": 10**6,
+              "cohere": 10**6}  # fmt: skip
+#: what a class slides by where the row does not say
+SLIDING: dict[str, dict[str, Any]] = {
+    "gemma2": {"sliding_window": 4096},
+    "gemma3_text": {"sliding_window": 512},
+    "starcoder2": {"sliding_window": 4096},
+}
+#: names of checkpoints that answer with a vector or a score
+POOLING = re.compile(r"embed|rerank|ranker|reward|-prm-|classif|sentiment|[-/](e5|gte|bge|sfr)-")
 
 
 def from_llmfit(
-    unpacked: Path, formats: dict[str, Quantization], left_out: Counter[str]
+    unpacked: Path,
+    pool: list[dict[str, Any]],
+    formats: dict[str, Quantization],
+    left_out: Counter[str],
 ) -> Iterator[Row]:
     """Yield the rows of llmfit that hold together."""
     witness = _litgpt(unpacked)
     for name, stated, row in _counts(unpacked):
         if name.split("/")[0] not in ORGANISATIONS or not row.get("hidden_size"):
             continue
-        model_id = str(row["name"])
-        kind = str(row["architecture"])
-        if kind not in CLASSES:
-            left_out[f"llmfit: the reading is not known for {kind}"] += 1
-            continue
+        model_id, kind = str(row["name"]), str(row["architecture"])
         format_name = format_of(model_id, str(row["format"]))
         if format_name == "unknown":
             left_out["llmfit: quantised in a way that its name does not say"] += 1
             continue
-        facts = _best_reading(model_id, kind, stated, row, quantized=format_name is not None)
+        facts = _plain_reading(model_id, kind, stated, row) or _borrowed(
+            model_id, kind, stated, row, pool
+        )
         if facts is None:
             left_out[f"llmfit: fields of {kind} do not imply the stated count"] += 1
             continue
         facts = replace(facts, dtype=_dtype_of(model_id, kind, format_name))
-        if format_name is not None:
-            facts = replace(facts, quantization=formats[format_name])
+        facts = replace(facts, quantization=formats[format_name] if format_name else None)
+        if POOLING.search(name):
+            facts = replace(facts, kind="pooling")
         source = "llmfit+litgpt" if witness.get(name) == _witnessed(facts) else "llmfit"
         yield Row(facts, format_name, source)
 
@@ -272,7 +288,7 @@ def from_llmfit(
 BFLOAT16 = frozenset(
     """qwen google ibm-granite zai-org huggingfacetb nvidia meta-llama deepseek-ai bytedance-seed
     01-ai internlm swiss-ai arcee-ai lgai-exaone tencent minimaxai xiaomimimo allenai mistralai
-    openai upstage utter-project""".split()
+    openai upstage utter-project liquidai tiiuae moonshotai inclusionai baidu""".split()
 )
 
 
@@ -285,53 +301,77 @@ def _dtype_of(model_id: str, kind: str, format_name: str | None) -> str:
     return "bfloat16" if known and kind not in {"phi", "gpt_neox", "opt"} else "unknown"
 
 
-def _best_reading(
-    model_id: str, kind: str, stated: float, row: dict[str, Any], *, quantized: bool
+def _plain_reading(
+    model_id: str, kind: str, stated: float, row: dict[str, Any]
 ) -> ModelFacts | None:
-    """Read a row with tied and with separate embeddings and keep the one its count confirms."""
-    hidden = int(row["hidden_size"])
-    found = []
-    for tied in (False, True):
-        config = _config_of(kind, row, tied=tied)
-        try:
-            facts = facts_from_config(config, model_id=model_id, source="llmfit")
-        except CatalogError:
-            return None
-        found.append(facts)
-    separate, joined = found
-    if kind in TIED_BELOW and hidden < TIED_BELOW[kind]:
-        both = (joined, separate)
-    else:
-        both = (separate, joined)
-    for facts in both:
-        whole = _with_stated(facts, stated)
-        if whole is not None:
-            # a small checkpoint may store a tied matrix twice: its class decides
-            if facts is separate and hidden < TIED_BELOW.get(kind, 0):
-                return _with_stated(joined, parameter_count(joined).total)
-            return whole
-    del quantized
+    """Read a row by itself, with separate or tied embeddings as its count confirms."""
+    if kind not in CLASSES:
+        return None
+    separate, joined = (_read(_config_of(kind, row, tied=tied), model_id) for tied in (False, True))
+    if separate is None or joined is None:
+        return None
+    if int(row["hidden_size"]) >= TIED_BELOW.get(kind, 0):
+        return _confirmed(separate, stated) or _confirmed(joined, stated)
+    # a small checkpoint may store a tied matrix twice: its class decides
+    twice = _confirmed(separate, stated) is not None
+    return _confirmed(joined, parameter_count(joined).total if twice else stated)
+
+
+def _borrowed(
+    model_id: str, kind: str, stated: float, row: dict[str, Any], pool: list[dict[str, Any]]
+) -> ModelFacts | None:
+    """Read a row whose other widths are those of a config.json with the same outer ones."""
+    for config in pool:
+        text = config.get("text_config") or config
+        if _outer(text) != _outer(row) or config.get("model_type", kind) != kind:
+            continue
+        inner = {"vocab_size": row["vocab_size"], "max_position_embeddings": _context_of(kind, row)}
+        made = {key: value for key, value in config.items() if key != "quantization_config"}
+        made = made | {"text_config": text | inner} if "text_config" in made else made | inner
+        facts = _read(made, model_id)
+        found = None if facts is None else _confirmed(facts, stated, predicts_more=True)
+        if found is not None:
+            return found
     return None
 
 
-def _with_stated(facts: ModelFacts, stated: float) -> ModelFacts | None:
+def _outer(text: dict[str, Any]) -> tuple[object, ...]:
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    return tuple(text.get(name) for name in names)
+
+
+def _read(config: dict[str, Any], model_id: str) -> ModelFacts | None:
+    try:
+        return facts_from_config(config, model_id=model_id, source="llmfit")
+    except CatalogError:
+        return None
+
+
+def _confirmed(
+    facts: ModelFacts, stated: float, *, predicts_more: bool = False
+) -> ModelFacts | None:
+    """Return the facts where the stated count bears them out.
+
+    A checkpoint's own count may hold the layers of multi-token prediction, which do not load: up
+    to 5 % more than the fields imply, and then the implied count is the one kept.
+    """
     implied = parameter_count(replace(facts, tower_params=0.0)).total
-    if facts.kind == "multimodal":
+    if facts.kind == "multimodal" and predicts_more and facts.tower_params:
+        stated = parameter_count(facts).total
+    elif facts.kind == "multimodal":
         tower = stated - implied
         if not 0.2e9 <= tower <= 1.2e9:
             return None
         facts = replace(facts, tower_params=tower)
     elif abs(implied - stated) > 0.02 * stated:
-        return None
-    count = parameter_count(facts)
-    return replace(facts, params=stated, active_params=count.active)
+        if not (predicts_more and 0 < stated - implied < 0.05 * stated):
+            return None
+        stated = implied
+    return replace(facts, params=stated, active_params=parameter_count(facts).active)
 
 
 def _config_of(kind: str, row: dict[str, Any], *, tied: bool) -> dict[str, Any]:
     """Return a row in the words of a config.json."""
-    context = row["context_length"]
-    if context == 4096 and kind not in OWN_4096:
-        context = None
     config: dict[str, Any] = {
         "model_type": kind,
         "architectures": [CLASSES[kind]],
@@ -341,7 +381,7 @@ def _config_of(kind: str, row: dict[str, Any], *, tied: bool) -> dict[str, Any]:
         "num_key_value_heads": row["num_key_value_heads"],
         "head_dim": row["head_dim"],
         "vocab_size": row["vocab_size"],
-        "max_position_embeddings": context,
+        "max_position_embeddings": _context_of(kind, row),
         "tie_word_embeddings": tied,
     }
     width = row.get("moe_intermediate_size")
@@ -358,12 +398,34 @@ def _config_of(kind: str, row: dict[str, Any], *, tied: bool) -> dict[str, Any]:
     return config | SLIDING.get(kind, {})
 
 
-#: what a class slides by where the row does not say
-SLIDING: dict[str, dict[str, Any]] = {
-    "gemma2": {"sliding_window": 4096},
-    "gemma3_text": {"sliding_window": 512},
-    "starcoder2": {"sliding_window": 4096},
-}
+#: checkpoints whose context is 4096, which is also what llmfit writes where it knows none
+OWN_4096 = re.compile(
+    r"qwen2(\.5)?-math|olmoe|olmo-2|olmo-.*-0[47]24|granite-3\.0-|phi-(mini|tiny)-moe|-4k|"
+    r"llama-?2|yi-|baichuan|stablelm|minitron|deepseek-(math|coder-7b)|solar",
+    re.IGNORECASE,
+)
+LLAMA_2_VOCABS = {32000, 32001, 32002, 32016}
+
+
+def _context_of(kind: str, row: dict[str, Any]) -> int | None:
+    """Return the context length of a row; None where llmfit's own cannot be relied on.
+
+    It multiplies by a rope factor that vLLM does not (llama3, longrope, Gemma 3), so what is
+    longer than the family's own length is put right, or left out.
+    """
+    context, name = int(row["context_length"]), str(row["name"])
+    if context == 4096:
+        own = OWN_4096.search(name) or (kind == "llama" and row["vocab_size"] in LLAMA_2_VOCABS)
+        return context if own else None
+    if kind == "llama" and 128256 <= int(row["vocab_size"]) <= 128300 and context > 32768:
+        scaled = re.search(r"3[._][123]|distill", name, re.IGNORECASE)
+        return 131072 if context == 131072 or scaled else None
+    if kind.startswith("gemma3") and context > 131072:
+        return 131072
+    if kind in {"llama", "apertus", "qwen3", "exaone4", "olmo3"} and context > 262144:
+        return None
+    return context
+
 
 #: endings of names and the format they stand for, by who uses them; first match wins
 NAMED_FORMATS = (
@@ -540,17 +602,17 @@ def _model_fields(row: Row, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _shape_names(rows: Iterable[Row]) -> dict[str, str]:
-    """Name each shape after its shortest unquantised id."""
-    by_shape: dict[str, list[tuple[bool, int, str]]] = {}
+    """Name each shape after its shortest id, unquantised and of a maker where there is one."""
+    by_shape: dict[str, list[tuple[bool, bool, int, str]]] = {}
     for row in rows:
         slug = row.facts.id.split("/")[-1].casefold()
-        by_shape.setdefault(shape_of(row.facts), []).append(
-            (row.format is not None, len(slug), slug)
-        )
+        made = row.facts.id.casefold().split("/")[0] in BFLOAT16
+        rank = (not made, row.format is not None, len(slug), slug)
+        by_shape.setdefault(shape_of(row.facts), []).append(rank)
     names: dict[str, str] = {}
     taken: set[str] = set()
     for shape, slugs in sorted(by_shape.items(), key=lambda item: min(item[1])):
-        slug = min(slugs)[2]
+        slug = min(slugs)[3]
         number = 2
         name = slug
         while name in taken:

@@ -111,5 +111,5 @@ def _width_faults(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     n_dense = facts.extra.get("n_mlp_layers", facts.layers) - n_moe_layers(facts)
     if n_dense > 0 and facts.intermediate == 0:
         yield "intermediate", f"must be above 0 for the {n_dense:g} dense layers"
-    if facts.tower_params and facts.kind != "multimodal":
-        yield "tower_params", "must be absent unless kind is multimodal"
+    if facts.tower_params and facts.kind == "text":
+        yield "tower_params", "must be absent where kind is text"

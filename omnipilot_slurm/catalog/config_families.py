@@ -94,6 +94,7 @@ _GATED = {
     "deepseek_v3": "deepseek", "deepseek_v32": "deepseek", "kimi_k2": "kimi", "kimi_k25": "kimi",
     "glm": "glm", "glm4": "glm", "glm4_moe": "glm", "glm4_moe_lite": "glm",
     "glm_moe_dsa": "glm", "chatglm": "glm", "glm4v_text": "glm", "glm4v_moe_text": "glm",
+    "glm4v_moe": "glm",
     "gpt_oss": "gpt-oss", "llama4": "llama4", "llama4_text": "llama4", "dbrx": "dbrx",
     "olmo": "olmo", "olmo2": "olmo", "olmo3": "olmo", "olmoe": "olmo", "flex_olmo": "olmo",
     "baichuan": "baichuan", "aquila": "aquila", "deci": "decilm", "exaone": "exaone",

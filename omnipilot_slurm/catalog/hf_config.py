@@ -24,7 +24,7 @@ from omnipilot_slurm.catalog.config_quantization import read_quantization
 from omnipilot_slurm.catalog.config_towers import tower_params
 from omnipilot_slurm.errors import CatalogError
 from omnipilot_slurm.facts import ModelFacts
-from omnipilot_slurm.vllm.weights import parameter_count
+from omnipilot_slurm.vllm.weights import n_moe_layers, parameter_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +114,14 @@ def _language_model(
         source=source,
         extra=_extra(family, text, kinds, length_notes, hidden),
     )
-    return _without_idle_window(facts)
+    return _without_idle_window(_without_idle_width(facts))
+
+
+def _without_idle_width(facts: ModelFacts) -> ModelFacts:
+    """Where no layer is dense, take the width of an expert for the one that stands unused."""
+    if facts.experts is None or n_moe_layers(facts) < facts.layers:
+        return facts
+    return replace(facts, intermediate=facts.experts.intermediate)
 
 
 def _layers(text: Fields) -> int:
@@ -196,6 +203,9 @@ def _kv_heads(model_type: str, text: Fields, heads: int) -> int:
 
 
 def _head_dim(text: Fields, hidden: int, heads: int) -> int:
+    """Return the width of a head; of a query head where attention is latent."""
+    if text.has("kv_lora_rank"):
+        return text.need("qk_nope_head_dim") + (text.count("qk_rope_head_dim") or 0)
     stated = text.count("head_dim", "kv_channels", "attention_head_dim")
     if stated:
         return stated

@@ -82,16 +82,16 @@ def says_size(name: ModelName) -> bool:
     return any(_SIZE.search(word) for word in name.words)
 
 
-#: who publishes AWQ and GPTQ files with groups of 128
-_GROUPS_OF_128 = frozenset(
-    {"qwen", "thebloke", "casperhansen", "hugging-quants", "techxgenus", "opengvlab", "solidrust"}
-)
 _COMPRESSED = frozenset({"redhatai", "neuralmagic", "nm-testing"})
 _BLOCKWISE = frozenset({"qwen", "zai-org", "tencent", "minimaxai", "bytedance-seed", "deepseek-ai"})
 
 
 def storage_of(name: ModelName) -> Quantization | str | None:
-    """Return how a name says its weights are stored; None: 16 bits; a text: why it is not known."""
+    """Return how a name says its weights are stored; None: 16 bits; a text: why it is not known.
+
+    The group size stays open where the publisher chooses it: it decides what TP may be, and
+    publishers also pad widths to suit it.
+    """
     words = name.storage - {"dynamic", "block", "quantized"}
     org = name.org or ""
     if words <= {"bf16", "fp16"}:
@@ -99,11 +99,11 @@ def storage_of(name: ModelName) -> Quantization | str | None:
     if words == {"fp8"}:
         return _fp8(org, blockwise="block" in name.storage)
     if words in ({"awq"}, {"awq", "int4"}, {"awq", "4bit"}):
-        return Quantization(method="awq", bits=4, scheme="w4a16", group_size=_group(org))
+        return Quantization(method="awq", bits=4, scheme="w4a16")
     if words in ({"gptq"}, {"gptq", "int4"}, {"gptq", "4bit"}):
-        return Quantization(method="gptq", bits=4, scheme="w4a16", group_size=_group(org))
+        return Quantization(method="gptq", bits=4, scheme="w4a16")
     if words in ({"gptq", "int8"}, {"gptq", "8bit"}):
-        return Quantization(method="gptq", bits=8, scheme="w8a16", group_size=_group(org))
+        return Quantization(method="gptq", bits=8, scheme="w8a16")
     if words == {"bnb", "4bit"}:
         return Quantization(method="bitsandbytes", bits=4, scheme="nf4", group_size=64)
     if words in ({"nvfp4"}, {"fp4"}) and org == "nvidia":
@@ -114,10 +114,6 @@ def storage_of(name: ModelName) -> Quantization | str | None:
     if found is not None:
         return found
     return f"how {'-'.join(sorted(words))} is stored depends on the publisher"
-
-
-def _group(org: str) -> int | None:
-    return 128 if org in _GROUPS_OF_128 else None
 
 
 def _fp8(org: str, *, blockwise: bool) -> Quantization:
@@ -132,7 +128,7 @@ def _fp8(org: str, *, blockwise: bool) -> Quantization:
 
 
 _COMPRESSED_SCHEMES = {
-    "w4a16": Quantization(method="compressed-tensors", bits=4, scheme="w4a16", group_size=128),
+    "w4a16": Quantization(method="compressed-tensors", bits=4, scheme="w4a16"),
     "w8a16": Quantization(method="compressed-tensors", bits=8, scheme="w8a16", group_size=-1),
     "w8a8": Quantization(method="compressed-tensors", bits=8, scheme="w8a8-int8", group_size=-1),
 }

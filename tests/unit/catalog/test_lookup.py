@@ -157,7 +157,7 @@ def test_a_name_that_two_publishers_use_differently_is_not_guessed():
 
 
 FP8_BLOCK = Quantization(method="fp8", bits=8, scheme="w8a8-fp8", block=(128, 128))
-AWQ = Quantization(method="awq", bits=4, scheme="w4a16", group_size=128)
+AWQ = Quantization(method="awq", bits=4, scheme="w4a16", group_size=None)
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,15 @@ AWQ = Quantization(method="awq", bits=4, scheme="w4a16", group_size=128)
     [
         ("Qwen/Qwen2.5-7B-Instruct-FP8", "Qwen/Qwen2.5-7B-Instruct", FP8_BLOCK),
         (
-            "Qwen/Qwen2.5-14B-GPTQ-Int8",
+            "somebody/Qwen2.5-14B-GPTQ-Int8",
             "Qwen/Qwen2.5-14B",
-            Quantization(method="gptq", bits=8, scheme="w8a16", group_size=128),
+            Quantization(method="gptq", bits=8, scheme="w8a16", group_size=None),
         ),
         ("casperhansen/Qwen2.5-72B-Instruct-AWQ", "Qwen/Qwen2.5-72B-Instruct", AWQ),
         (
             "somebody/Qwen2.5-72B-Instruct-AWQ",
             "Qwen/Qwen2.5-72B-Instruct",
-            Quantization(method="awq", bits=4, scheme="w4a16", group_size=None),
+            AWQ,
         ),
         (
             "RedHatAI/gemma-2-27b-it-quantized.w8a8",
@@ -183,8 +183,8 @@ AWQ = Quantization(method="awq", bits=4, scheme="w4a16", group_size=128)
             ),
         ),
         (
-            "unsloth/Llama-3.2-11B-Vision-Instruct-bnb-4bit",
-            "meta-llama/Llama-3.2-11B-Vision-Instruct",
+            "unsloth/c4ai-command-r-v01-bnb-4bit",
+            "CohereForAI/c4ai-command-r-v01",
             Quantization(method="bitsandbytes", bits=4, scheme="nf4", group_size=64),
         ),
         (
