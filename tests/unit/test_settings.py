@@ -38,13 +38,13 @@ def test_a_folder_without_a_file_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_site_writes_only_what_differs_and_later_folders_win(tmp_path: Path) -> None:
     for name, text in {
-        "one": "daemon: {group: slurm, store: null}\npolicy: {mode: advise, by_user: {al: observe}}",
+        "one": "daemon: {group: ops, store: null}\npolicy: {mode: advise, by_user: {al: observe}}",
         "two": "policy: {by_partition: {gpu: enforce}, mode: observe}",
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "omnipilot.yaml").write_text(f"schema: 1\n{text}\n")
     settings = load_settings([tmp_path / "one", tmp_path / "two"]).settings
-    assert (settings.daemon.group, settings.daemon.store) == ("slurm", None)
+    assert (settings.daemon.group, settings.daemon.store) == ("ops", None)
     assert settings.policy.mode is Mode.OBSERVE
     assert settings.policy.by_user == {"al": Mode.OBSERVE}
     assert settings.policy.by_partition == {"gpu": Mode.ENFORCE}
@@ -135,7 +135,8 @@ def test_the_shipped_file_sets_every_key_that_there_is() -> None:
             "schema: 1\nvllm: {version: 0.10}\n",
             [
                 (
-                    "2:17: vllm.version: must be a version in quotes, such as '0.11.0', was '0.10'; "
+                    "2:17: vllm.version: must be a version in quotes, such as '0.11.0', "
+                    "was '0.10'; "
                     'YAML 1.1 reads it as a number; write "0.10" in quotes'
                 )
             ],
