@@ -12,8 +12,9 @@ from pathlib import Path
 
 from omnipilot_slurm.errors import SandboxError
 
-#: Linux refuses Unix socket paths of 108 bytes and more; the longest of ours below the folder
-_SOCKET_PATH_MAX, _LONGEST_SOCKET = 107, "mysql/mariadb.sock"
+#: Linux refuses Unix socket paths of 108 bytes and more; the longest below the folder is slurmd's
+#: for a step of a job
+_SOCKET_PATH_MAX, _LONGEST_SOCKET = 107, "state/spool/a100n1/a100n1_99999999.4294967294"
 
 #: root's own home is closed to the accounts that jobs run as, so the default lies where it is not
 DEFAULT_FOLDER = Path("/var/cache/omnipilot/sandbox")
@@ -103,7 +104,7 @@ class Folders:
     @property
     def mysql_socket(self) -> Path:
         """Where mariadbd listens; it has no port."""
-        return self.root / _LONGEST_SOCKET
+        return self.mysql / "mariadb.sock"
 
     @property
     def settings(self) -> Path:
