@@ -16,12 +16,12 @@ local concat, floor, max, min = table.concat, math.floor, math.max, math.min
 local M = {}
 local settings, net, state -- set by setup(), kept as long as slurmctld keeps job_submit.lua loaded
 
--- Limits: of docs/protocol.md, of Slurm, and our own ------------------------------------------
+-- Limits (of docs/protocol.md, of Slurm, and our own) and return codes --------------------------
 
 local REQUEST_MAX_BYTES, ANSWER_MAX_BYTES, SCRIPT_MAX_BYTES = 262144, 65536, 65536
 local MESSAGES_MAX, MESSAGE_MAX_BYTES, EDITS_MAX, TEXT_MAX_BYTES = 5, 300, 64, 1024
 local ARGV_MAX, ENV_MAX, ENV_VALUE_MAX_BYTES = 1000, 32, 4096
-local WORDS_MAX, LOOKUPS_MAX = 5000, 256 -- words of a script looked at, variables looked up
+local WORDS_MAX, LOOKUPS_MAX = 2000, 256 -- words of a script looked at, variables looked up
 local ADMIN_COMMENT_MAX_BYTES = 16384 -- Slurm 22.05 took 20000
 local JSON_MAX_DEPTH = 32
 local UNSET, UNSET_SHORT = 4294967294, 65534 -- from these on Slurm means "not set" or "infinite"
@@ -38,12 +38,21 @@ local CODES = {
   ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE = 2015,
 }
 
+-- The words of a text as a list that is a set as well.
+local function words_of(text)
+  local list = {}
+  for word in gmatch(text, "%S+") do
+    list[#list + 1], list[word] = word, true
+  end
+  return list
+end
+
 local function code(name)
   local known = type(slurm) == "table" and slurm[name]
   return type(known) == "number" and known or CODES[name]
 end
 
--- Log: single lines tagged "omnipilot:"; a log that fails never fails a submission -------------
+-- Log: single lines tagged "omnipilot:"; a log that fails never fails a submission --------------
 
 local function log(level, ...)
   local parts, n = { ... }, select("#", ...)
@@ -54,7 +63,7 @@ local function log(level, ...)
   end)
 end
 
--- Settings ------------------------------------------------------------------------------------
+-- Settings --------------------------------------------------------------------------------------
 
 local DEFAULTS = {
   socket = "/run/omnipilot/omnipilotd.sock",
@@ -64,41 +73,56 @@ local DEFAULTS = {
   kill_file = "/etc/slurm/omnipilot.off", -- while it exists every job passes unasked
   exempt_root = true,
   exempt_users = {}, -- names or uids
-  fail_closed = {}, -- [partition] = true: refused while there is no answer, if it may run only there
+  fail_closed = {}, -- partitions: without an answer, a job that only these may run is refused
   instruction_budget = 2000000, -- Lua instructions per submission
   library = "any", -- or "luasocket" or "lua-posix"
 }
+local MUST_BE = {
+  string = "a text", number = "a number from 1 up", boolean = "true or false",
+  table = "a table of texts or numbers",
+}
 
--- Whether a setting has the type of its default: numbers from 1, lists of texts and numbers.
-local function is_like(value, default)
-  if type(value) ~= type(default) then return false end
-  if type(value) == "number" then return value >= 1 and value < 1e10 end
-  if type(value) ~= "table" then return true end
-  for key, element in pairs(value) do
-    local of_list = type(key) == "number" and (type(element) == "string" or type(element) == "number")
-    local of_map = type(key) == "string" and type(element) == "boolean"
-    if not (of_list or of_map) then return false end
+-- A table setting as a set: both { "a" } and { a = true } hold "a". Nil when it is neither.
+local function as_set(given)
+  local set = {}
+  for key, element in pairs(given) do
+    if type(element) == "boolean" then
+      set[key] = element
+    elseif type(key) == "number" and (type(element) == "string" or type(element) == "number") then
+      set[element] = true
+    else
+      return nil
+    end
   end
-  return true
+  return set
+end
+
+-- The setting to use for what was given, or nil when that is of another type than the default.
+local function checked_setting(given, default)
+  if type(given) ~= type(default) then return nil end
+  if type(given) == "table" then return as_set(given) end
+  if type(given) == "number" and not (given >= 1 and given < 1e10) then return nil end
+  return given
 end
 
 local function checked_settings(given)
-  local checked = {}
   if type(given) ~= "table" then
     if given ~= nil then log("error", "settings must be a table, was ", given) end
     given = {}
   end
-  for name, value in pairs(given) do
-    if DEFAULTS[name] == nil then
-      log("error", "setting ", name, " is not known; ignored")
-    elseif is_like(value, DEFAULTS[name]) then
-      checked[name] = value
-    else
-      log("error", "setting ", name, " must be like ", DEFAULTS[name], ", was ", value, "; not used")
-    end
-  end
+  local checked = {}
   for name, default in pairs(DEFAULTS) do
-    if checked[name] == nil then checked[name] = default end
+    if given[name] ~= nil then checked[name] = checked_setting(given[name], default) end
+    if checked[name] == nil then checked[name] = checked_setting(default, default) end
+  end
+  for name, value in pairs(given) do
+    local default = DEFAULTS[name]
+    if default == nil then
+      log("error", "setting ", name, " is not known; ignored")
+    elseif checked_setting(value, default) == nil then
+      log("error", "setting ", name, " must be ", MUST_BE[type(default)], ", was ", value,
+        "; the default is used")
+    end
   end
   return checked
 end
@@ -315,21 +339,8 @@ local function lua_posix()
   return lib
 end
 
-local LIBRARIES = { { "lua-posix", lua_posix }, { "luasocket", luasocket } }
-
-local function loaded_library()
-  local why
-  for _, library in ipairs(LIBRARIES) do
-    if settings.library == "any" or settings.library == library[1] then
-      local ok, found = pcall(library[2])
-      if ok then return found end
-      why = found
-    end
-  end
-  return nil, why
-end
-
-local function add_distribution_folders() -- of Debian and of Enterprise Linux
+-- Debian's and Enterprise Linux's, should slurmctld's Lua look elsewhere.
+local function add_distribution_folders()
   local version = match(_VERSION, "%d+%.%d+")
   local share = ";/usr/share/lua/" .. version
   package.path = package.path .. share .. "/?.lua" .. share .. "/?/init.lua"
@@ -338,14 +349,18 @@ local function add_distribution_folders() -- of Debian and of Enterprise Linux
   end
 end
 
-local function socket_library()
-  local found = loaded_library()
-  if found then return found end
+-- The first library that loads (lua-posix is the faster of the two), or nil.
+local function socket_library(wanted)
   add_distribution_folders()
   local why
-  found, why = loaded_library()
-  if not found then log("error", "no socket library, so no job is asked about: ", why) end
-  return found
+  for _, name in ipairs({ "lua-posix", "luasocket" }) do
+    if wanted == "any" or wanted == name then
+      local ok, found = pcall(name == "lua-posix" and lua_posix or luasocket)
+      if ok then return found end
+      why = found
+    end
+  end
+  log("error", "no socket library, so no job is asked about: ", why)
 end
 
 -- One line out, one line back -------------------------------------------------------------------
@@ -417,17 +432,22 @@ end
 
 local function open_breaker(why)
   state.backoff_s = longer(state.backoff_s)
-  log(state.retry_at and "debug" or "error", "no answer (", why, "); jobs pass unasked for ",
-    state.backoff_s, " s")
+  local level = state.retry_at and "debug" or "error"
+  log(level, "no answer (", why, "); jobs pass unasked for ", state.backoff_s, " s")
   state.retry_at = net.now() + state.backoff_s
   state.users = {} -- it was the daemon, not they
   clear_suspicion()
 end
 
+local function user_of(uid)
+  local user = state.users[uid % USERS_MAX]
+  return user and user.uid == uid and user
+end
+
 local function note_answer(uid)
   clear_suspicion()
   state.backoff_s = 0
-  state.users[uid % USERS_MAX] = nil
+  if user_of(uid) then state.users[uid % USERS_MAX] = nil end
 end
 
 local function note_refused(why)
@@ -437,11 +457,8 @@ local function note_refused(why)
 end
 
 local function note_suspicion(uid, why)
-  local user = state.users[uid % USERS_MAX]
-  if not user or user.uid ~= uid then
-    user = { uid = uid, strikes = 0, backoff_s = 0 }
-    state.users[uid % USERS_MAX] = user
-  end
+  local user = user_of(uid) or { uid = uid, strikes = 0, backoff_s = 0 }
+  state.users[uid % USERS_MAX] = user
   user.strikes = user.strikes + 1
   if user.strikes >= FAILURES_MAX then
     user.backoff_s = longer(user.backoff_s)
@@ -470,8 +487,8 @@ local function may_ask(uid, left)
     if state.retry_at then log("info", "answered again; asking about jobs") end
     state.retry_at, state.n_suspect = nil, 0
   end
-  local user = state.users[uid % USERS_MAX]
-  return not (user and user.uid == uid and is_waiting(user))
+  local user = user_of(uid)
+  return not (user and is_waiting(user))
 end
 
 -- Candidates: who is asked about at all ---------------------------------------------------------
@@ -479,7 +496,7 @@ end
 local function is_candidate(script)
   if type(script) ~= "string" or #script > SCRIPT_MAX_BYTES then return false end
   local text = lower(script)
-  for _, pattern in ipairs(settings.patterns) do
+  for pattern in pairs(settings.patterns) do
     if find(text, lower(pattern), 1, true) then return true end
   end
   return false
@@ -491,12 +508,9 @@ local function is_component(job) -- of a heterogeneous job
 end
 
 local function is_exempt(job, uid)
-  local owner = job.user_id
+  local owner, users = job.user_id, settings.exempt_users
   if settings.exempt_root and (uid == 0 or owner == 0) then return true end
-  for _, user in ipairs(settings.exempt_users) do
-    if user == uid or user == owner or user == job.user_name then return true end
-  end
-  return false
+  return next(users) ~= nil and (users[uid] or users[owner] or users[job.user_name or ""])
 end
 
 local function is_switched_off()
@@ -513,23 +527,18 @@ end
 
 -- Request ---------------------------------------------------------------------------------------
 
-local function words(text)
-  local list = {}
-  for word in gmatch(text, "%S+") do list[#list + 1] = word end
-  return list
-end
-
-local TEXT_FIELDS = words([[ partition account qos user_name name tres_per_node tres_per_job
+local TEXT_FIELDS = words_of([[ partition account qos user_name name tres_per_node tres_per_job
   tres_per_task tres_per_socket cpus_per_tres mem_per_tres features reservation req_nodes exc_nodes
   array_inx comment ntasks_per_tres default_account default_qos ]])
-local NUMBER_FIELDS = words([[ user_id group_id time_limit min_nodes max_nodes num_tasks min_cpus
+local NUMBER_FIELDS = words_of([[ user_id group_id time_limit min_nodes max_nodes num_tasks min_cpus
   min_mem_per_node min_mem_per_cpu priority het_job_offset ]])
-local SHORT_NUMBER_FIELDS = words("ntasks_per_node ntasks_per_gpu cpus_per_task pn_min_cpus shared")
-local ENV_ALWAYS = words([[ SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_GPUS_PER_SOCKET SLURM_GPUS_PER_TASK
-  SLURM_GPUS_ON_NODE SLURM_TRES_PER_TASK SLURM_MEM_PER_GPU SLURM_CPUS_PER_GPU SLURM_NTASKS
-  SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_SOCKET
+local SHORT_NUMBER_FIELDS = words_of([[ ntasks_per_node ntasks_per_gpu cpus_per_task pn_min_cpus
+  shared ]])
+local ENV_ALWAYS = words_of([[ SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_GPUS_PER_SOCKET
+  SLURM_GPUS_PER_TASK SLURM_GPUS_ON_NODE SLURM_TRES_PER_TASK SLURM_MEM_PER_GPU SLURM_CPUS_PER_GPU
+  SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_SOCKET
   SLURM_NTASKS_PER_TRES ]])
-local PRIVATE = words("KEY TOKEN SECRET PASS CREDENTIAL")
+local PRIVATE = words_of("KEY TOKEN SECRET PASS CREDENTIAL")
 
 local function job_members(job)
   local members = {}
@@ -539,8 +548,8 @@ local function job_members(job)
       members[#members + 1] = member(name, quoted(value))
     end
   end
-  local function add_numbers(names, unset)
-    for _, name in ipairs(names) do
+  local function add_numbers(wanted, unset)
+    for _, name in ipairs(wanted) do
       local value = job[name]
       if type(value) == "number" and value >= 0 and value < unset then
         members[#members + 1] = member(name, format("%.0f", value))
@@ -559,28 +568,28 @@ local function is_private(name)
   return false
 end
 
--- The words of a script that may name a variable: those after a $ first, then bare ones, in capitals
--- or, where there is arithmetic, in any case.
+-- The words of a script that may name a variable: those after a $ first, then bare ones, in
+-- capitals or, where there is arithmetic, in any case.
 local function variable_names(script)
-  local names, seen = {}, {}
+  local found, seen = {}, {}
   local bare = find(script, "((", 1, true) and "[%a_][%w_]*" or "[%u_][%w_]*"
   for _, pattern in ipairs({ "%$%{?[#!]?([%a_][%w_]*)", bare }) do
     local n_words = 0
     for name in gmatch(script, pattern) do
       n_words = n_words + 1
-      if n_words > WORDS_MAX or #names >= LOOKUPS_MAX then break end
+      if n_words > WORDS_MAX or #found >= LOOKUPS_MAX then break end
       if not seen[name] then
-        seen[name], names[#names + 1] = true, name
+        seen[name], found[#found + 1] = true, name
       end
     end
   end
-  return names
+  return found
 end
 
 local function env_members(environment, script)
   local members, seen = {}, {}
-  local function add(names, n_max)
-    for _, name in ipairs(names) do
+  local function add(wanted, n_max)
+    for _, name in ipairs(wanted) do
       if #members >= n_max then return end
       local value = not seen[name] and not is_private(name) and environment[name]
       seen[name] = true
@@ -610,16 +619,10 @@ local function request(job, script, part_list)
   return #line <= REQUEST_MAX_BYTES and line or nil
 end
 
--- Answer: everything is checked here; each fault is an error, and then the job is left alone -----
+-- Answer: everything is checked here; each fault is an error, and then the job is left alone ----
 
-local function set_of(text)
-  local set = {}
-  for word in gmatch(text, "%S+") do set[word] = true end
-  return set
-end
-
-local EDIT_KEYS = set_of("start end old new")
-local VERDICTS = set_of("pass advise rewrite reject abstain")
+local EDIT_KEYS = words_of("start end old new")
+local VERDICTS = words_of("pass advise rewrite reject abstain")
 local FIELD_FORMS = {
   partition = "^[^%c%s]+$", gres = "^[%w:_.,/=()+-]+$",
   tres_per_job = "^$", tres_per_task = "^$", tres_per_socket = "^$",
@@ -687,7 +690,7 @@ local function edited(script, edits)
   return concat(parts) .. sub(script, at + 1)
 end
 
--- AdminComment: our tag beside what others keep there; JSON stays JSON -----------------------------
+-- AdminComment: our tag beside what others keep there; JSON stays JSON --------------------------
 
 local function with_tag(comment, id, verdict)
   local value = id .. ":" .. verdict
@@ -708,7 +711,7 @@ local function with_tag(comment, id, verdict)
   return #tagged <= ADMIN_COMMENT_MAX_BYTES and tagged or comment
 end
 
--- Plan: what an answer means for this job; carrying it out: all of it or nothing -------------------
+-- Plan: what an answer means for this job; carrying it out: all of it or nothing ----------------
 
 -- The writes of a checked answer, each with what stands there now.
 local function planned_writes(answer, job, script)
@@ -716,7 +719,9 @@ local function planned_writes(answer, job, script)
   local function plan(target, key, new, shown_as)
     local old = target[shown_as or key] or ""
     if new and new ~= old then
-      writes[#writes + 1] = { target = target, key = key, new = new, shown_as = shown_as or key, old = old }
+      shown_as = shown_as or key
+      local write = { target = target, key = key, shown_as = shown_as, old = old, new = new }
+      writes[#writes + 1] = write
     end
   end
   for _, name in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket" }) do
@@ -742,10 +747,10 @@ local function checked_plan(answer, job, script, part_list)
   expect_messages(answer.messages, verdict)
   expect_fields(answer.fields or {}, part_list)
   expect_env(answer.env or {}, job.environment)
-  local writes = planned_writes(answer, job, script)
   for _, name in ipairs({ "fields", "env", "edits" }) do
     expect(verdict == "rewrite" or next(answer[name] or {}) == nil, name .. " without a rewrite")
   end
+  local writes = planned_writes(answer, job, script)
   return { id = id, verdict = verdict, messages = answer.messages, writes = writes }
 end
 
@@ -788,7 +793,7 @@ local function carry_out(plan)
   return code(plan.verdict == "reject" and "ESLURM_INVALID_GRES" or "SUCCESS")
 end
 
--- No answer: the job passes, unless every partition it may run in is closed then -------------------
+-- No answer: the job passes, unless every partition it may run in is closed then ----------------
 
 local function default_partition(part_list)
   for name, partition in pairs(part_list) do
@@ -812,7 +817,7 @@ local function without_answer(job, part_list)
   return code("ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE")
 end
 
--- The way of one submission -------------------------------------------------------------------------
+-- The way of one submission ---------------------------------------------------------------------
 
 -- The plan for this job; or nil when there is no good answer, which the breaker is told.
 local function ask(line, job, script, part_list, uid, left)
@@ -847,8 +852,9 @@ end
 
 local function within_budget(work, ...)
   local hook, mask, count = debug.gethook()
-  if hook ~= nil and type(hook) ~= "function" then return pcall(work, ...) end -- not ours to replace
-  debug.sethook(function() error("instruction budget used up", 0) end, "", settings.instruction_budget)
+  if hook ~= nil and type(hook) ~= "function" then return pcall(work, ...) end -- C's, to be kept
+  local function stop() error("instruction budget used up", 0) end
+  debug.sethook(stop, "", settings.instruction_budget)
   local ok, result = pcall(work, ...)
   debug.sethook(hook, mask, count)
   return ok, result
@@ -866,7 +872,7 @@ end
 --- Take the settings (see DEFAULTS) and return the function to call for each submission.
 function M.setup(given)
   settings, state = checked_settings(given), fresh_state()
-  net = socket_library()
+  net = socket_library(settings.library)
   return submit
 end
 

@@ -22,9 +22,12 @@ TEXT_FIELDS = frozenset(
     " tres_per_node tres_per_socket tres_per_task user_name".split()
 )
 NUMBER_FIELDS = {
-    **dict.fromkeys("ntasks_per_node ntasks_per_gpu cpus_per_task pn_min_cpus shared".split(), 65534),
     **dict.fromkeys(
-        "time_limit min_nodes max_nodes num_tasks min_cpus priority het_job_offset".split(), 4294967294
+        "ntasks_per_node ntasks_per_gpu cpus_per_task pn_min_cpus shared".split(), 65534
+    ),
+    **dict.fromkeys(
+        "time_limit min_nodes max_nodes num_tasks min_cpus priority het_job_offset".split(),
+        4294967294,
     ),
     "user_id": 1000,
     "group_id": 1000,
@@ -224,7 +227,9 @@ class FakeSlurmctld:
         formatted = self.lua.execute(_FORMATTED)
         table = self.lua.table_from(constants)
         for level in ("error", "info", "debug"):
-            table[f"log_{level}"] = formatted(lambda text, level=level: self._write_log(level, text))
+            table[f"log_{level}"] = formatted(
+                lambda text, level=level: self._write_log(level, text)
+            )
         table["log_user"] = formatted(self._tell)
         self.lua.globals()["slurm"] = table
 
@@ -254,7 +259,9 @@ class FakeSlurmctld:
         }
         self.submit_function = self.module.setup(self.lua.table_from(given))
 
-    def submit(self, script: str | None, *, uid: int = 1000, env=None, argv=(), **fields) -> Outcome:
+    def submit(
+        self, script: str | None, *, uid: int = 1000, env=None, argv=(), **fields
+    ) -> Outcome:
         """Submit one job and return what became of it."""
         if self.submit_function is None:
             self.setup()

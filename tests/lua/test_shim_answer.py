@@ -13,7 +13,12 @@ GPUS_ENV = {"SLURM_GPUS": "h100:1", "SLURM_GPUS_PER_TASK": "1"}
 
 def answer(verdict="rewrite", **changes) -> dict:
     rewrite = {
-        "fields": {"partition": "h100", "gres": "gpu:h100:2", "tres_per_job": "", "tres_per_task": ""},
+        "fields": {
+            "partition": "h100",
+            "gres": "gpu:h100:2",
+            "tres_per_job": "",
+            "tres_per_task": "",
+        },
         "env": {"SLURM_GPUS": "h100:2"},
         "edits": [{"start": OFFSET, "end": OFFSET + 1, "old": "1", "new": "2"}],
     }

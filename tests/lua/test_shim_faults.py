@@ -131,7 +131,9 @@ def test_no_hook_is_left_behind(slurmctld):
 
 
 def test_nothing_becomes_global(slurmctld):
-    names = "local n = {}; for k in pairs(_G) do n[#n+1] = tostring(k) end; return table.concat(n, ' ')"
+    names = (
+        "local n = {}; for k in pairs(_G) do n[#n+1] = tostring(k) end; return table.concat(n, ' ')"
+    )
     before = set(slurmctld.lua.execute(names).split())
     slurmctld.daemon.answer = REWRITE
     slurmctld.submit(SCRIPT, **JOB)

@@ -111,7 +111,7 @@ def test_the_look_ups_of_a_script_made_of_names_are_bounded(slurmctld):
 
 
 def test_bytes_that_are_not_utf8_travel_as_they_are(slurmctld):
-    script = HEAD + "# caf\xe9 \x01\x7f\t\r\\\"/\n"
+    script = HEAD + '# caf\xe9 \x01\x7f\t\r\\"/\n'
     request = request_for(slurmctld, script, name="\xff")
     assert request["script"].encode("utf-8", "surrogateescape") == script.encode("latin-1")
     assert request["job"]["name"].encode("utf-8", "surrogateescape") == b"\xff"
