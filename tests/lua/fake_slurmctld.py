@@ -1,9 +1,9 @@
 """A slurmctld of paper: runs lua/omnipilot.lua with a job, a daemon and a clock that tests control.
 
-One object with state, as the real one: the Lua state outlives submissions. Texts are bytes held as
-latin-1, so that every byte can stand in a job. Semantics are those seen on Slurm 22.05: a job is an
-empty table with a metatable; writing nil to a text throws, "" clears it; an unknown field is ignored
-with an error line; a variable is read by its name only.
+One object with state, as the real one: the Lua state outlives submissions. Texts are bytes held
+as latin-1, so that every byte can stand in a job. Semantics are those seen on Slurm 22.05: a job is
+an empty table with a metatable; writing nil to a text throws, "" clears it; an unknown field is
+ignored with an error line; a variable is read by its name only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ end
 """
 
 
-class Fault(Exception):
+class FaultError(Exception):
     """What a test makes slurmctld throw at the plugin."""
 
 
@@ -156,10 +156,10 @@ class FakeSocket:
     waiting: bytes | None = None
     is_open: bool = True
 
-    def settimeout(self, seconds: float, mode: str) -> None:
+    def settimeout(self, seconds: float, _mode: str) -> None:
         self.wait_s = seconds
 
-    def connect(self, path: str) -> object:
+    def connect(self, _path: str) -> object:
         self.daemon.n_connections += 1
         if self.daemon.is_busy:
             self.daemon.slurmctld.now_s += self.wait_s
@@ -249,7 +249,7 @@ class FakeSlurmctld:
         """Note that the plugin reached for something; throw if a test asked for it here."""
         self.touches.append(what)
         if len(self.touches) == self.fault_at:
-            raise Fault(what)
+            raise FaultError(what)
 
     def setup(self, **settings: object) -> None:
         """Call setup() as job_submit.lua does; lists and dicts become tables."""

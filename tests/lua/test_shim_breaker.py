@@ -226,7 +226,10 @@ CLOSED = {"a100": True, "h100": False}
 
 @pytest.mark.parametrize(
     ("partition", "code"),
-    [("a100", 2015), ("h100", 0), ("other", 0), ("a100,h100", 0), ("a100,a100", 2015), (None, 2015), (",", 0)],
+    [
+        ("a100", 2015), ("h100", 0), ("other", 0), ("a100,h100", 0), ("a100,a100", 2015),
+        (None, 2015), (",", 0),
+    ],
 )  # fmt: skip
 def test_without_an_answer_a_job_only_for_closed_partitions_is_refused(slurmctld, partition, code):
     slurmctld.setup(fail_closed=CLOSED)
@@ -241,10 +244,11 @@ def test_without_an_answer_a_job_only_for_closed_partitions_is_refused(slurmctld
 def test_a_refusal_for_want_of_an_answer_says_so(slurmctld):
     slurmctld.setup(fail_closed=CLOSED)
     slurmctld.daemon.answer = SILENCE
-    assert slurmctld.submit(SERVE).told == [
+    (line,) = slurmctld.submit(SERVE).told
+    assert line == (
         "Job rejected: omnipilot does not answer, and partition a100 takes no such job without its"
         " answer. Please try again in a minute."
-    ]
+    )
 
 
 def test_without_a_default_partition_a_job_that_names_none_passes(slurmctld):

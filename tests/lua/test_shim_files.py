@@ -59,7 +59,10 @@ class Loaded:
 @pytest.mark.parametrize("version", LUA_VERSIONS)
 @pytest.mark.parametrize(
     "module_text",
-    [None, "", "return", "return {", "return 5", "return {}", "error('x')", "error()", "\0\1\2", "return {setup = 1}"],
+    [
+        None, "", "return", "return {", "return 5", "return {}", "error('x')", "error()", "\0\1\2",
+        "return {setup = 1}",
+    ],
 )  # fmt: skip
 def test_without_a_working_module_jobs_pass_and_one_line_says_so(version, module_text, tmp_path):
     loaded = Loaded(version, module_text, tmp_path)

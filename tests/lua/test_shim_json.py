@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 MODULES = {version: FakeSlurmctld(version) for version in LUA_VERSIONS}
 versions = pytest.mark.parametrize("version", LUA_VERSIONS)
 
-scalars = (
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.floats(allow_nan=False)
-)  # fmt: skip
+numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
+scalars = st.none() | st.booleans() | numbers | st.text()
 values = st.recursive(
     scalars,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -73,6 +72,7 @@ def as_bytes(value: object) -> object:
 
 
 @versions
+@settings(deadline=None)
 @given(raw=st.binary())
 def test_any_bytes_quoted_are_json_that_python_reads_back(version, raw):
     quoted = MODULES[version].module.quoted(raw.decode("latin-1")).encode("latin-1")
@@ -81,6 +81,7 @@ def test_any_bytes_quoted_are_json_that_python_reads_back(version, raw):
 
 
 @versions
+@settings(deadline=None)
 @given(raw=st.binary())
 def test_any_bytes_quoted_are_read_back_here(version, raw):
     quoted = MODULES[version].module.quoted(raw.decode("latin-1")).encode("latin-1")
@@ -88,6 +89,7 @@ def test_any_bytes_quoted_are_read_back_here(version, raw):
 
 
 @versions
+@settings(deadline=None)
 @given(value=values, ensure_ascii=st.booleans(), indent=st.sampled_from([None, 1]))
 def test_what_python_writes_is_read(version, value, ensure_ascii, indent):
     text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
@@ -95,6 +97,7 @@ def test_what_python_writes_is_read(version, value, ensure_ascii, indent):
 
 
 @versions
+@settings(deadline=None)
 @given(raw=st.binary(min_size=1, max_size=80))
 def test_bytes_that_are_not_utf8_come_back_from_pythons_ascii_escapes(version, raw):
     text = json.dumps(raw.decode("utf-8", "surrogateescape"))
@@ -102,6 +105,7 @@ def test_bytes_that_are_not_utf8_come_back_from_pythons_ascii_escapes(version, r
 
 
 @versions
+@settings(deadline=None)
 @given(text=st.text(alphabet='{}[]",:\\untrefalsu0123456789.eE+- \n\t', max_size=30))
 def test_texts_are_json_here_exactly_where_they_are_in_python(version, text):
     try:
@@ -121,8 +125,8 @@ def test_texts_are_json_here_exactly_where_they_are_in_python(version, text):
 @pytest.mark.parametrize(
     "text",
     [
-        '"\\ud83d\\ude00"', '"\\u00e9\\uFFFD"', '"\\/\\b\\f"', "[]", "{}", " [ 1 , 2 ] ", "-0", "0.5",
-        "1E5", '{"a":1,"a":2}', '{"":null}',
+        '"\\ud83d\\ude00"', '"\\u00e9\\uFFFD"', '"\\/\\b\\f"', "[]", "{}", " [ 1 , 2 ] ", "-0",
+        "0.5", "1E5", '{"a":1,"a":2}', '{"":null}',
     ],
 )  # fmt: skip
 def test_the_corners_of_json_are_read_as_python_reads_them(version, text):
@@ -133,9 +137,9 @@ def test_the_corners_of_json_are_read_as_python_reads_them(version, text):
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "01", "-", "1.", ".5", "+1", "1e", "tru", "nul", "True", "[1,]", "[,1]", "{,}", '{"a"}',
-        "{a:1}", "{1:1}", '"', '"\\', '"\\x"', '"\\u12"', '"\\u12g4"', '"\t"', "[1 2]", "[1]]", "[1] x",
-        "'a'", "[", "{", '{"a":', '{"a":1', "/* */1",
+        "", " ", "01", "-", "1.", ".5", "+1", "1e", "tru", "nul", "True", "[1,]", "[,1]", "{,}",
+        '{"a"}', "{a:1}", "{1:1}", '"', '"\\', '"\\x"', '"\\u12"', '"\\u12g4"', '"\t"', "[1 2]",
+        "[1]]", "[1] x", "'a'", "[", "{", '{"a":', '{"a":1', "/* */1",
     ],
 )  # fmt: skip
 def test_what_is_not_json_is_refused(version, text):

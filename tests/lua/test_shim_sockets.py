@@ -199,7 +199,7 @@ def test_half_a_line_and_then_silence_costs_one_deadline(library, path):
 @pytest.mark.parametrize("filler", ["x", LONG_IN_JSON])
 def test_a_server_that_never_reads_does_not_hold_the_shim(library, path, filler):
     is_over = threading.Event()
-    with server(path, lambda conn: is_over.wait(20)):
+    with server(path, lambda _: is_over.wait(20)):
         try:
             lines = drive(library, path, n=6, script_bytes=40_000, filler=filler)
         finally:
