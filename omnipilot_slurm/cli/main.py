@@ -1,8 +1,8 @@
 """The `omnipilot` command: arguments in, a subcommand's output and an exit code out.
 
 Subcommands are imported when they are called, from the table COMMANDS, so that a thin command
-starts in the time that click needs. A subcommand returns its exit code, or None for 0:
-0 ok, 1 failed, 2 usage, 3 refused or does not start, 4 unsure or abstains.
+starts in the time that click needs and `--help` loads none of them. A subcommand returns its exit
+code, or None for 0: 0 ok, 1 failed, 2 usage, 3 refused or does not start, 4 unsure or abstains.
 Called by the console script, and by tests through `main(["sandbox", "status"])`.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,11 +21,19 @@ from omnipilot_slurm.errors import OmnipilotError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: subcommand -> module:attribute of its click command; one line each, in alphabetical order
+
+class Subcommand(NamedTuple):
+    """Where a subcommand is (`module:attribute`), and its line in the list of commands."""
+
+    target: str
+    summary: str
+
+
+#: one line each, in alphabetical order
 COMMANDS = {
-    "advise": "omnipilot_slurm.cli.advise:advise",
-    "detect": "omnipilot_slurm.cli.detect:detect",
-    "sandbox": "omnipilot_slurm.cli.sandbox:sandbox",
+    "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
+    "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
+    "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
 }
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -40,13 +48,18 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 click's signature
         """Import and return the command of that name; None when there is none."""
-        target = COMMANDS.get(cmd_name)
-        if target is None:
+        known = COMMANDS.get(cmd_name)
+        if known is None:
             return None
-        module, attribute = target.split(":")
+        module, attribute = known.target.split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 click's signature
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].summary) for name in sorted(COMMANDS)])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -21,10 +21,13 @@ def test_every_command_is_there_and_has_help(name, capsys):
     assert name in capsys.readouterr().out
 
 
-def test_help_lists_every_command(capsys):
+def test_help_lists_every_command_and_loads_none(monkeypatch, capsys):
+    broken = edge.Subcommand("omnipilot_slurm.cli.nonesuch:x", "Is broken.")
+    monkeypatch.setitem(edge.COMMANDS, "x-broken", broken)
     assert edge.main(["--help"]) == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in edge.COMMANDS)
+    assert all(f"  {name} " in listed for name in edge.COMMANDS)
+    assert "  x-broken  Is broken.\n" in listed
 
 
 def test_a_subcommand_loads_nothing_of_the_others_and_nothing_heavy():
@@ -36,7 +39,7 @@ def test_a_subcommand_loads_nothing_of_the_others_and_nothing_heavy():
     loaded = set(done.stderr.split())
     assert "omnipilot_slurm.cli.sandbox" in loaded
     assert not loaded & {"numpy", "yaml", "sklearn", "tree_sitter", "omnipilot_slurm.sandbox"}
-    others = {target.split(":")[0] for target in edge.COMMANDS.values()}
+    others = {known.target.split(":")[0] for known in edge.COMMANDS.values()}
     assert loaded & others == {"omnipilot_slurm.cli.sandbox"}
 
 
@@ -48,7 +51,7 @@ def command(monkeypatch):
         module = ModuleType("x_commands")
         module.x = click.command()(action)
         monkeypatch.setitem(sys.modules, "x_commands", module)
-        monkeypatch.setitem(edge.COMMANDS, "x", "x_commands:x")
+        monkeypatch.setitem(edge.COMMANDS, "x", edge.Subcommand("x_commands:x", "Does it."))
 
     return make
 
