@@ -52,7 +52,7 @@ def listen(path: Path, *, group: str | None = None) -> Listener:
             f"socket {str(path)!r}: must be at most {MAX_PATH_BYTES} bytes",
             hint="choose a shorter daemon.socket",
         )
-    gid = -1 if group is None else _gid(group)
+    gid = None if group is None else _gid(group)
     try:
         lock = _lock(path)
     except OSError as error:
@@ -87,7 +87,7 @@ def _lock(path: Path) -> int:
     return lock
 
 
-def _bind(path: Path, gid: int, lock: int) -> Listener:
+def _bind(path: Path, gid: int | None, lock: int) -> Listener:
     _clear(path)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -97,7 +97,8 @@ def _bind(path: Path, gid: int, lock: int) -> Listener:
             server.bind(str(path))
         finally:
             os.umask(before)
-        os.chown(path, -1, gid)
+        if gid is not None:
+            os.chown(path, -1, gid)
         server.listen(BACKLOG)
     except OSError as error:
         server.close()

@@ -6,7 +6,7 @@ PRAGMA application_id = 1330464841;
 
 -- one row for each decision that was answered; never changed, deleted only when too old
 CREATE TABLE decisions (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of arrival, also when the clock went back
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of writing, also when the clock went back
     id TEXT NOT NULL UNIQUE,                -- decision_id, in AdminComment as omnipilot=<id>:<verdict>
     at REAL NOT NULL,                       -- when it was answered, Unix time in s
     verdict TEXT NOT NULL,                  -- what the shim was told
