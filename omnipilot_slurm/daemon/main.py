@@ -10,18 +10,22 @@ import argparse
 import os
 import sys
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm import __version__, log
 from omnipilot_slurm.daemon.daemon import Daemon
-from omnipilot_slurm.daemon.source import SiteSource
 from omnipilot_slurm.errors import OmnipilotError
 from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from omnipilot_slurm.daemon.source import SiteSource
+    from omnipilot_slurm.daemon.state import Loaded
+    from omnipilot_slurm.settings import DaemonSettings
 
 #: what the daemon creates is for its user and group; the published files say otherwise themselves
 UMASK = 0o027
@@ -37,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         settings = load_settings(folders).settings.daemon
-        source = SiteSource(folders, running=settings)
+        source = Deferred(folders, running=settings)
         if options.socket is not None:
             settings = replace(settings, socket=options.socket)
         log.set_up(settings.log_level, journal="JOURNAL_STREAM" in os.environ)
@@ -46,6 +50,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"omnipilotd: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))
         return 1
     return 0
+
+
+class Deferred:
+    """The site's source, whose modules the loading thread imports: no call waits for numpy."""
+
+    def __init__(self, folders: Sequence[Path], *, running: DaemonSettings) -> None:
+        self._folders = folders
+        self._running = running
+
+    def load(self) -> Loaded:
+        """Read everything anew."""
+        return self._source.load()
+
+    def refresh(self, loaded: Loaded) -> Loaded:
+        """Read the cluster anew."""
+        return self._source.refresh(loaded)
+
+    @cached_property
+    def _source(self) -> SiteSource:
+        from omnipilot_slurm.daemon.source import SiteSource  # noqa: PLC0415 (what the class is for)
+
+        return SiteSource(self._folders, running=self._running)
 
 
 def _parser() -> argparse.ArgumentParser:
