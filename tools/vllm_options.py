@@ -11,6 +11,7 @@ vllm_parser.py needs, in the environment that runs this.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 import subprocess
@@ -37,7 +38,8 @@ TYPE_LETTERS = {
     "loads": "j",
     "PoolerConfig.from_json": "j",
     "KVTransferConfig.from_cli": "j",
-    "_compute_kwargs.<locals>.parse_dataclass": "j",
+    "CompilationConfig.from_cli": "p",
+    "nullable_kvs": "k",
     "union_dict_and_str": "d",
 }
 HEADER = '''\
@@ -47,9 +49,10 @@ Written by `python tools/vllm_options.py compile WHEELS` from the parsers of the
 listed; do not edit. A row is: dest, kind, option strings, versions.
 kind: first letter f flag, b flag with a --no- form, e flag with --no- and --disable-/--enable-
 forms, t true/false, i int, h int with a suffix, H the same or auto, x float, s text, j JSON,
-d JSON object or text, q prints and quits; then n: also None; then + one or more values,
-? at most one; then S: only `vllm serve`, N: all but `vllm serve`, A: all but the legacy server,
-L: only the legacy server.
+o JSON object with the keys in KEYS, d JSON object or text, k key=count pairs, m these or JSON,
+p Python literal of an object or 0 to 3, q prints and quits; then n: also None; then + one or more
+values, ? at most one; then S: only `vllm serve`, N: all but `vllm serve`, A: all but the legacy
+server, L: only the legacy server.
 versions: ranges of positions in VERSIONS.
 """
 '''
@@ -68,7 +71,38 @@ def type_letters(action: argparse.Action) -> str:
     name = getattr(converter, "__qualname__", "")
     if name == "nullable_str":
         nullable = "n"
-    return TYPE_LETTERS.get(name, "s") + nullable
+    letter = TYPE_LETTERS.get(name, "s")
+    if name.endswith(("get_kwargs.<locals>.<lambda>", "parse_dataclass")):
+        letter = "p" if _converts(action.type, "3") else "o"  # p: 0.9.0 and 0.9.1 use from_cli
+    if letter == "j" and _converts(action.type, "a=1"):
+        letter = "m"
+    return letter + nullable
+
+
+def _converts(converter: Any, text: str) -> bool:
+    try:
+        converter(text)
+    except (ValueError, TypeError, argparse.ArgumentTypeError):
+        return False
+    return True
+
+
+def keys(action: argparse.Action) -> list[str]:
+    """Return the keys that the JSON of an option may have, [] where they are not checked."""
+    converter: Any = action.type
+    while getattr(converter, "__name__", "") in ("_optional_type", "_parse_type"):
+        names = converter.__code__.co_freevars
+        converter = converter.__closure__[names.index("return_type")].cell_contents
+    name = getattr(converter, "__qualname__", "")
+    if not name.endswith(("parse_dataclass", "get_kwargs.<locals>.<lambda>")):
+        return []
+    cls = converter.__defaults__[0]
+    config = getattr(cls, "__pydantic_config__", {})
+    if not isinstance(cls, type) or (config and config.get("extra") != "forbid"):
+        return []
+    if name.endswith("parse_dataclass") and not config:
+        return []
+    return [field.name for field in dataclasses.fields(cls) if field.init]
 
 
 def kind(action: argparse.Action) -> str:
@@ -100,10 +134,10 @@ def written_options(action: argparse.Action, letter: str) -> list[str]:
 
 
 def choices(action: argparse.Action) -> list[str]:
-    """Return the values an option is restricted to, [] where it is not."""
-    values = action.choices or ()
-    found = [str(value) for value in values if value is not None]
-    return found if all(re.fullmatch(r"[\w.+/-]+", value) for value in found) else []
+    """Return the values an option is restricted to, [] where it is not; ~ stands for None."""
+    values = [value for value in action.choices or () if value != "None"]
+    found = ["~" if value is None else str(value) for value in values]
+    return found if all(re.fullmatch(r"~|[\w.+/-]+", value) for value in found) else []
 
 
 def dump(folder: Path, version: str) -> dict[str, Any]:
@@ -124,7 +158,8 @@ def dump(folder: Path, version: str) -> dict[str, Any]:
         forms[form] = {
             "positional": "".join(a.nargs or "1" for a in positional),
             "options": [
-                [a.dest, kind(a), written_options(a, kind(a)[0]), choices(a)] for a in options
+                [a.dest, kind(a), written_options(a, kind(a)[0]), choices(a), keys(a)]
+                for a in options
             ],
         }
     return {"version": version, "forms": forms}
@@ -154,34 +189,39 @@ def scope(present: set[str]) -> str:
     return "A" if "api_server" in present else "S"
 
 
-def rows_and_choices(dumps: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Return the option rows and the choice rows, each with its version ranges."""
+def option_rows(dumps: list[dict[str, Any]]) -> list[str]:
+    """Return the option rows, each with its version ranges."""
     rows: dict[tuple[str, str, str], set[int]] = defaultdict(set)
-    values: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for position, one in enumerate(dumps):
         forms: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for form, parsed in one["forms"].items():
-            for dest, letters, strings, allowed in parsed["options"]:
+            for dest, letters, strings, _, _ in parsed["options"]:
                 forms[dest, letters, ",".join(strings)].add(form)
-                for value in allowed:
-                    values[dest][value].add(position)
         for (dest, letters, strings), present in forms.items():
             rows[dest, letters + scope(present), strings].add(position)
-    n = len(dumps)
-    option_rows = [f"{' '.join(key)} {ranges(at, n)}" for key, at in sorted(rows.items())]
-    choice_rows = []
+    return [f"{' '.join(key)} {ranges(at, len(dumps))}" for key, at in sorted(rows.items())]
+
+
+def name_rows(dumps: list[dict[str, Any]], column: int) -> list[str]:
+    """Return rows of the names allowed for each dest (choices or keys) with their versions."""
+    values: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for position, one in enumerate(dumps):
+        for parsed in one["forms"].values():
+            for option in parsed["options"]:
+                for value in option[column]:
+                    values[option[0]][value].add(position)
+    rows = []
     for dest, by_value in sorted(values.items()):
         by_range: dict[str, list[str]] = defaultdict(list)
         for value, at in by_value.items():
-            by_range[ranges(at, n)].append(value)
+            by_range[ranges(at, len(dumps))].append(value)
         cells = [f"{at}:{'|'.join(sorted(names))}" for at, names in sorted(by_range.items())]
-        choice_rows.append(f"{dest} {' '.join(cells)}")
-    return option_rows, choice_rows
+        rows.append(f"{dest} {' '.join(cells)}")
+    return rows
 
 
 def module_text(dumps: list[dict[str, Any]]) -> str:
     """Return the text of options.py."""
-    option_rows, choice_rows = rows_and_choices(dumps)
     versions = textwrap.fill(
         ", ".join(f'"{one["version"]}"' for one in dumps), 96, break_on_hyphens=False
     )
@@ -209,12 +249,17 @@ def module_text(dumps: list[dict[str, Any]]) -> str:
             f'API_SERVER_POSITIONAL = "{positionals["api_server"]}"',
             "",
             'OPTIONS = """\\',
-            *option_rows,
+            *option_rows(dumps),
             '"""',
             "",
             "#: dest, then version ranges with the values allowed in them",
             'CHOICES = """\\',
-            *choice_rows,
+            *name_rows(dumps, 3),
+            '"""',
+            "",
+            "#: dest, then version ranges with the keys its JSON may have in them",
+            'KEYS = """\\',
+            *name_rows(dumps, 4),
             '"""',
             "",
         ]

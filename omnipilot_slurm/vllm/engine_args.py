@@ -105,6 +105,8 @@ _RULES = {
     "optimization_level": _Rule("optimization_level", int),
     "config": _Rule("config_file", _text_or_none),
 }
+#: dests of vLLM's parser that decide what the engine does (not where it listens or what it logs)
+ENGINE_DESTS = frozenset(_RULES) | {"model", "num_speculative_tokens", "spec_tokens"}
 _FIELDS = frozenset(rule.field for rule in _RULES.values()) - {"config_file"}
 #: fields that stay what a second option said, unless it says no
 _EITHER = frozenset({"speculative", "pooling"})
@@ -157,7 +159,8 @@ def _set_model(
 ) -> None:
     """Find the model: the positional of `vllm serve`, else --model, else vLLM's own default."""
     flag = given.get("model")
-    place = next(iter(line.positionals), None) if line.form == "vllm serve" else None
+    seated = line.form == "vllm serve" or (line.form == "docker entrypoint" and flag is None)
+    place = next(iter(line.positionals), None) if seated else None
     if place is not None:
         several = len(line.positionals) > 1 and place.text is None
         text = place.text if place.certain and not several else None

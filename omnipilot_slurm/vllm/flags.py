@@ -23,9 +23,18 @@ from omnipilot_slurm.vllm.command_line import (
     Splice,
 )
 from omnipilot_slurm.vllm.engine_args import engine_args
-from omnipilot_slurm.vllm.grammar import FORMS, Grammar, Option, grammar, is_beyond, mask, span
+from omnipilot_slurm.vllm.grammar import (
+    FORMS,
+    Grammar,
+    Option,
+    grammar,
+    is_beyond,
+    mask,
+    since,
+    span,
+)
+from omnipilot_slurm.vllm.refusals import REQUIRES, refused_value, unrecognized
 from omnipilot_slurm.vllm.tokens import Token, prepare
-from omnipilot_slurm.vllm.values import CONVERTERS, TYPE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +53,8 @@ __all__ = [
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _MODEL_REQUIRED = mask(options.MODEL_REQUIRED)
+#: images whose entrypoint is known to be `vllm serve`; before 0.11 it is the api_server
+_IMAGE_SERVES = since("0.26.0")
 _API_SERVER_POSITIONAL = mask(options.API_SERVER_POSITIONAL)
 
 
@@ -55,7 +66,10 @@ def parse(
     A word None is one word whose text is not known; a Splice is any number of words. `version` is
     a version string, a partial one ("0.8") or None; `form` one of FORMS.
     """
-    reader = _Reader(words, grammar(form, version), may_be_newer=is_beyond(version))
+    rules = grammar(form, version)
+    if form == "docker entrypoint" and rules.holds(_IMAGE_SERVES):
+        rules = grammar("vllm serve", version)
+    reader = _Reader(words, rules, may_be_newer=is_beyond(version))
     reader.read()
     return CommandLine(
         form=form,
@@ -95,8 +109,7 @@ class _Reader:
             elif self.only_values or not self._is_option(token):
                 self._take_positional(token)
             elif token.text == "--":
-                self.only_values = True
-                self.at += 1
+                self._take_separator(token)
             else:
                 self._take_option(token)
         self._check_positionals()
@@ -137,6 +150,26 @@ class _Reader:
             self._open(self.tokens[self.at - 1])
         certain = not self.after_splice
         self.positionals.append(Positional(token.word, token.text, certain))
+
+    def _take_separator(self, token: Token) -> None:
+        """Take `--`: the positional swallows it, beside it or while it is still to come."""
+        beside = (
+            self.at > 0
+            and self.positionals
+            and self.tokens[self.at - 1].word == (self.positionals[-1].word)
+        )
+        seat = self._has_seat()
+        if seat is False or (self.positionals and not beside):
+            text = "--: unrecognized argument"
+            self._problem("extra_argument", token.word, text, _effect(certain=seat is not None))
+        self.only_values = True
+        self.at += 1
+
+    def _has_seat(self) -> bool | None:
+        """Whether this form takes a positional; None: not in every version."""
+        if self.grammar.form in ("openai.api_server", "docker entrypoint"):
+            return self.grammar.holds(_API_SERVER_POSITIONAL)
+        return self.grammar.form == "vllm serve"
 
     def _take_option(self, token: Token) -> None:
         text = token.text or ""
@@ -204,26 +237,14 @@ class _Reader:
         text = f"{name}: an abbreviation of {spelling} that a later vLLM may find ambiguous"
         self._problem("abbreviation", index, text, Effect.WARNED)
 
-    def _unknown(self, index: int, name: str) -> None:
-        everywhere = grammar(self.grammar.form, None).options.get(name)
-        if everywhere:
-            known = 0
-            for option in everywhere:
-                known |= option.versions
-            text = f"{name}: unrecognized argument; vLLM has it {span(known)}"
-            kind = "other_version"
-        else:
-            text = f"{name}: unrecognized argument{self._near(name)}"
-            kind = "unknown_option"
+    def _unknown(self, word: int, name: str) -> None:
+        """Note an option that is none, and pass over what may be its value."""
+        kind, text, takes = unrecognized(self.grammar, name)
         effect = Effect.UNSURE if self.may_be_newer else Effect.REFUSED
-        self._problem(kind, index, text, effect)
-
-    def _near(self, name: str) -> str:
-        stem = name.lstrip("-").rstrip("0123456789")
-        if "-" + stem in self.grammar.options:
-            return f"; write -{stem} and the value behind a space"
-        near = self.grammar.neighbour(name)
-        return f"; the nearest is {near}" if near else ""
+        self._problem(kind, word, text, effect)
+        following = self.tokens[self.at] if self.at < len(self.tokens) else None
+        if takes and following and not following.many and not self._is_option(following):
+            self.at += 1
 
     def _check_versions(self, token: Token, spelling: str, variants: tuple[Option, ...]) -> None:
         known = variants[0].versions
@@ -297,34 +318,20 @@ class _Reader:
         )
 
     def _check_value(
-        self, index: int, spelling: str, variants: tuple[Option, ...], text: str
+        self, word: int, spelling: str, variants: tuple[Option, ...], text: str
     ) -> None:
         """Note a value that some or all versions refuse."""
-        bad = 0
-        for option in variants:
-            convert = CONVERTERS.get(option.letter)
-            if convert is None or (option.nullable and text in ("", "None")):
-                continue
-            try:
-                convert(text)
-            except ValueError:
-                bad |= option.versions
-        reason = f"invalid {TYPE_NAMES.get(variants[0].letter, '')} value: {text!r}"
-        if not bad:
-            bad = self.grammar.refusing(variants[0].dest, text)
-            reason = f"invalid choice: {text!r}"
+        bad, reason = refused_value(self.grammar, variants, text)
         if bad:
             certain = bad == self.grammar.versions
             where = "" if certain else f" in vLLM {span(bad)}"
             effect = Effect.REFUSED if certain else Effect.UNSURE
-            self._problem("invalid_value", index, f"{spelling}: {reason}{where}", effect)
+            self._problem("invalid_value", word, f"{spelling}: {reason}{where}", effect)
 
     def _check_positionals(self) -> None:
         """Note a model that is missing, and words too many."""
         form = self.grammar.form
-        seats: bool | None = form == "vllm serve"
-        if form in ("openai.api_server", "docker entrypoint"):
-            seats = self.grammar.holds(_API_SERVER_POSITIONAL)
+        seats = self._has_seat()
         allowed = 0 if seats is False else 1
         certain = [found for found in self.positionals if found.certain]
         for extra in certain[allowed:]:
@@ -332,10 +339,18 @@ class _Reader:
             text = f"{extra.text}: unrecognized argument"
             self._problem("extra_argument", extra.word, text, effect)
         if certain and seats is not False and form != "vllm serve":
-            text = f"{certain[0].text}: ignored; this server takes its model from --model"
-            self._problem("ignored_argument", certain[0].word, text, Effect.WARNED)
+            self._note_ignored(certain[0])
         if form == "vllm serve" and not self.positionals and self.open_from is None:
             self._check_model_required()
+
+    def _note_ignored(self, model: Positional) -> None:
+        """Note a positional behind the api_server, which takes its model from --model."""
+        if self.grammar.form == "docker entrypoint":
+            text = f"{model.text}: the model in newer images only; older ones want --model"
+            self._problem("ignored_argument", model.word, text, Effect.UNSURE)
+        else:
+            text = f"{model.text}: ignored; this server takes its model from --model"
+            self._problem("ignored_argument", model.word, text, Effect.WARNED)
 
     def _check_model_required(self) -> None:
         required = self.grammar.holds(_MODEL_REQUIRED)
@@ -345,15 +360,15 @@ class _Reader:
             self._problem("no_model", None, text, effect)
 
     def _check_together(self) -> None:
+        """Note options that vLLM refuses without another one."""
         dests = {found.dest for found in self.occurrences if found.text != "false"}
-        for first, second in _REQUIRES:
+        for first, second, versions in REQUIRES:
             if first in dests and second not in dests and self.open_from is None:
+                holds = self.grammar.holds(versions)
                 text = f"--{first.replace('_', '-')} requires --{second.replace('_', '-')}"
-                self._problem("requires", None, text, Effect.REFUSED)
+                if holds is not False:
+                    self._problem("requires", None, text, _effect(certain=holds is True))
 
 
-#: options that vLLM refuses without another one
-_REQUIRES = (
-    ("enable_auto_tool_choice", "tool_call_parser"),
-    ("enable_reasoning", "reasoning_parser"),
-)
+def _effect(*, certain: bool) -> Effect:
+    return Effect.REFUSED if certain else Effect.UNSURE

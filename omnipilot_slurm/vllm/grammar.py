@@ -19,7 +19,7 @@ _EXCLUDED = {
     "vllm serve": "LN",
     "openai.api_server": "SL",
     "docker entrypoint": "SL",
-    "api_server": "SAN",
+    "api_server": "SA",
 }
 FORMS = tuple(_EXCLUDED)
 _KEYS = tuple(parse_version(version) for version in options.VERSIONS)
@@ -130,11 +130,14 @@ class Grammar:
         return found
 
     def refusing(self, dest: str, value: str) -> int:
-        """Return the bits of the versions whose choices for an option lack a value."""
-        table = _choices().get(dest)
-        if table is None:
-            return 0
-        return table[""] & self.versions & ~table.get(value, 0)
+        """Return the bits of the versions whose choices for an option lack a value (~: None)."""
+        table = _names()[0].get(dest)
+        return table[""] & self.versions & ~table.get(value, 0) if table else 0
+
+    def refusing_key(self, dest: str, key: str) -> int:
+        """Return the bits of the versions whose JSON for an option may not have a key."""
+        table = _names()[1].get(dest)
+        return table[""] & self.versions & ~table.get(key, 0) if table else 0
 
     def neighbour(self, name: str) -> str | None:
         """Return the option string that shares the longest start with `name`, if long enough."""
@@ -200,16 +203,23 @@ def _spellings(letter: str, strings: list[str]) -> tuple[tuple[str, bool], ...]:
 
 
 @lru_cache(maxsize=1)
-def _choices() -> dict[str, dict[str, int]]:
-    """Return dest -> value -> bits; the value "" has those of all versions that restrict it."""
+def _names() -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    """Return the tables of choices and of JSON keys: dest -> name -> bits of its versions.
+
+    The name "" has the bits of all versions that restrict the option.
+    """
+    return _name_table(options.CHOICES), _name_table(options.KEYS)
+
+
+def _name_table(text: str) -> dict[str, dict[str, int]]:
     table = {}
-    for line in options.CHOICES.splitlines():
+    for line in text.splitlines():
         dest, *cells = line.split(" ")
-        values: dict[str, int] = {}
+        bits_of: dict[str, int] = {}
         for cell in cells:
             ranges, _, names = cell.partition(":")
-            values[""] = values.get("", 0) | mask(ranges)
-            for name in names.split("|"):
-                values[name] = values.get(name, 0) | mask(ranges)
-        table[dest] = values
+            bits = mask(ranges)
+            for name in ("", *names.split("|")):
+                bits_of[name] = bits_of.get(name, 0) | bits
+        table[dest] = bits_of
     return table

@@ -4,9 +4,10 @@ Written by `python tools/vllm_options.py compile WHEELS` from the parsers of the
 listed; do not edit. A row is: dest, kind, option strings, versions.
 kind: first letter f flag, b flag with a --no- form, e flag with --no- and --disable-/--enable-
 forms, t true/false, i int, h int with a suffix, H the same or auto, x float, s text, j JSON,
-d JSON object or text, q prints and quits; then n: also None; then + one or more values,
-? at most one; then S: only `vllm serve`, N: all but `vllm serve`, A: all but the legacy server,
-L: only the legacy server.
+o JSON object with the keys in KEYS, d JSON object or text, k key=count pairs, m these or JSON,
+p Python literal of an object or 0 to 3, q prints and quits; then n: also None; then + one or more
+values, ? at most one; then S: only `vllm serve`, N: all but `vllm serve`, A: all but the legacy
+server, L: only the legacy server.
 versions: ranges of positions in VERSIONS.
 """
 
@@ -14,12 +15,58 @@ versions: ranges of positions in VERSIONS.
 # ruff: noqa: E501
 
 VERSIONS = (
-    "0.5.5", "0.6.0", "0.6.2", "0.6.3.post1", "0.6.4.post1", "0.6.5", "0.6.6.post1", "0.7.0",
-    "0.7.2", "0.7.3", "0.8.0", "0.8.1", "0.8.2", "0.8.3", "0.8.4", "0.8.5", "0.9.0", "0.9.1",
-    "0.9.2", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.13.0",
-    "0.14.1", "0.15.0", "0.15.1", "0.16.0", "0.17.0", "0.17.1", "0.18.1", "0.19.0", "0.19.1",
-    "0.20.0", "0.20.2", "0.21.0", "0.22.0", "0.22.1", "0.23.0", "0.24.0", "0.25.1", "0.26.0",
-    "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0",
+    "0.5.5",
+    "0.6.0",
+    "0.6.2",
+    "0.6.3.post1",
+    "0.6.4.post1",
+    "0.6.5",
+    "0.6.6.post1",
+    "0.7.0",
+    "0.7.2",
+    "0.7.3",
+    "0.8.0",
+    "0.8.1",
+    "0.8.2",
+    "0.8.3",
+    "0.8.4",
+    "0.8.5",
+    "0.9.0",
+    "0.9.1",
+    "0.9.2",
+    "0.10.0",
+    "0.10.1",
+    "0.10.2",
+    "0.11.0",
+    "0.11.1",
+    "0.11.2",
+    "0.12.0",
+    "0.13.0",
+    "0.14.1",
+    "0.15.0",
+    "0.15.1",
+    "0.16.0",
+    "0.17.0",
+    "0.17.1",
+    "0.18.1",
+    "0.19.0",
+    "0.19.1",
+    "0.20.0",
+    "0.20.2",
+    "0.21.0",
+    "0.22.0",
+    "0.22.1",
+    "0.23.0",
+    "0.24.0",
+    "0.25.1",
+    "0.26.0",
+    "0.27.1",
+    "0.28.0",
+    "0.29.0",
+    "0.30.0",
+    "0.31.0",
+    "0.32.0",
+    "0.33.0",
 )
 
 #: versions whose `vllm serve` refuses to go without its positional model
@@ -52,8 +99,8 @@ async_scheduling b --async-scheduling 19-50
 async_scheduling e --async-scheduling 51-
 attention_backend s --attention-backend 26
 attention_backend sn --attention-backend 27-
-attention_config j --attention-config,-ac 26-
-aux_output_config j --aux-output-config 49-
+attention_config o --attention-config,-ac 26-
+aux_output_config o --aux-output-config 49-
 block_size i --block-size 0-
 calculate_kv_scales b --calculate-kv-scales 15-45
 calculate_kv_scales f --calculate-kv-scales 7-14
@@ -66,9 +113,9 @@ cohere_is_reasoning_model bA --cohere-is-reasoning-model 45-50
 cohere_is_reasoning_model eA --cohere-is-reasoning-model 51-
 collect_detailed_traces s --collect-detailed-traces 0-15
 collect_detailed_traces sn+ --collect-detailed-traces 16-
-compilation_config j --compilation-config,-O 18-24
-compilation_config j --compilation-config,-cc 25-
-compilation_config s --compilation-config,-O 5-17
+compilation_config o --compilation-config,-O 18-24
+compilation_config o --compilation-config,-cc 25-
+compilation_config p --compilation-config,-O 5-17
 config sA --config 19-
 config sS --config 1-18
 config_format s --config-format 2-
@@ -154,8 +201,8 @@ dp_supervisor_probe_interval_s xA --dp-supervisor-probe-interval-s 39-
 dp_supervisor_probe_timeout_s xA --dp-supervisor-probe-timeout-s 39-
 dp_sync_interval i --dp-sync-interval 48-
 dtype s --dtype 0-
-ec_manager_config j --ec-manager-config 46-
-ec_transfer_config jn --ec-transfer-config 23-
+ec_manager_config o --ec-manager-config 46-
+ec_transfer_config on --ec-transfer-config 23-
 elastic_ep_max_dp_size i --elastic-ep-max-dp-size 48-
 enable_auto_tool_choice bA --enable-auto-tool-choice 19-50
 enable_auto_tool_choice eA --enable-auto-tool-choice 51-
@@ -269,8 +316,8 @@ enforce_eager b --enforce-eager 16-50
 enforce_eager e --enforce-eager 51-
 enforce_eager f --enforce-eager 0-15
 engine_use_ray f --engine-use-ray 0-1
-engram_config jn --engram-config 48-
-eplb_config j --eplb-config 21-
+engram_config on --engram-config 48-
+eplb_config o --eplb-config 21-
 eplb_log_balancedness b --eplb-log-balancedness 18-24
 eplb_step_interval i --eplb-step-interval 18-24
 eplb_window_size i --eplb-window-size 18-24
@@ -280,7 +327,7 @@ expand_tools_even_if_tool_choice_none fA --expand-tools-even-if-tool-choice-none
 expert_placement_strategy s --expert-placement-strategy 22-
 fail_on_environ_validation b --fail-on-environ-validation 31-50
 fail_on_environ_validation e --fail-on-environ-validation 51-
-fault_tolerance_config j --fault-tolerance-config 45-
+fault_tolerance_config o --fault-tolerance-config 45-
 fingerprint_mode sA --fingerprint-mode 38-
 fingerprint_value snA --fingerprint-value 38-
 fully_sharded_loras b --fully-sharded-loras 15-50
@@ -318,34 +365,33 @@ ignore_patterns sn+ --ignore-patterns 16-22
 interleave_mm_strings b --interleave-mm-strings 19-50
 interleave_mm_strings e --interleave-mm-strings 51-
 io_processor_plugin sn --io-processor-plugin 21-
-ir_op_priority j --ir-op-priority 36-
+ir_op_priority o --ir-op-priority 36-
 jit_monitor_mode s --jit-monitor-mode 43-
 jit_monitor_verbose b --jit-monitor-verbose 42-50
 jit_monitor_verbose e --jit-monitor-verbose 51-
 kda_decode_backend s --kda-decode-backend 48-
 kda_prefill_backend s --kda-prefill-backend 45-
-kernel_config j --kernel-config 30-
+kernel_config o --kernel-config 30-
 kv_cache_dtype s --kv-cache-dtype 0-
 kv_cache_dtype_skip_layers s+ --kv-cache-dtype-skip-layers 34-
 kv_cache_memory_bytes hn --kv-cache-memory-bytes 21-
 kv_cache_metrics b --kv-cache-metrics 25-50
 kv_cache_metrics e --kv-cache-metrics 51-
 kv_cache_metrics_sample x --kv-cache-metrics-sample 25-
-kv_events_config jn --kv-events-config 18-
-kv_events_config sn --kv-events-config 16-17
+kv_events_config on --kv-events-config 16-
 kv_offloading_backend s --kv-offloading-backend 27-
 kv_offloading_backend sn --kv-offloading-backend 23-26
 kv_offloading_size xn --kv-offloading-size 23-
 kv_sharing_fast_prefill b --kv-sharing-fast-prefill 20-50
 kv_sharing_fast_prefill e --kv-sharing-fast-prefill 51-
 kv_transfer_config j --kv-transfer-config 5-15
-kv_transfer_config jn --kv-transfer-config 18-
-kv_transfer_config sn --kv-transfer-config 16-17
+kv_transfer_config on --kv-transfer-config 16-
 language_model_only b --language-model-only 31-50
 language_model_only e --language-model-only 51-
-limit_mm_per_prompt j --limit-mm-per-prompt 16-
-limit_mm_per_prompt jn --limit-mm-per-prompt 15
-limit_mm_per_prompt s --limit-mm-per-prompt 0-14
+limit_mm_per_prompt j --limit-mm-per-prompt 19-
+limit_mm_per_prompt k --limit-mm-per-prompt 0-14
+limit_mm_per_prompt m --limit-mm-per-prompt 16-18
+limit_mm_per_prompt mn --limit-mm-per-prompt 15
 linear_backend s --linear-backend 39-
 load_format s --load-format 0-
 log_config_file s --log-config-file 49-
@@ -355,7 +401,7 @@ log_error_stack bA --log-error-stack 21-50
 log_error_stack eA --log-error-stack 51-
 log_level s --log-level 49-
 log_level sL --log-level 0-8,10-42
-logging_config j --logging-config 49-
+logging_config o --logging-config 49-
 logits_processor_pattern sn --logits-processor-pattern 5-30
 logits_processors sn+ --logits-processors 20-
 logprobs_mode s --logprobs-mode 19-
@@ -407,7 +453,8 @@ max_parallel_loading_workers sn --max-parallel-loading-workers 14
 max_prompt_adapter_token i --max-prompt-adapter-token 0-18
 max_prompt_adapters i --max-prompt-adapters 0-18
 max_seq_len_to_capture i --max-seq-len-to-capture 0-21
-media_io_kwargs j --media-io-kwargs 18-
+media_io_kwargs j --media-io-kwargs 19-
+media_io_kwargs m --media-io-kwargs 18
 middleware sA --middleware 19-
 middleware snA --middleware 0-18
 mm_cache_preprocessor f --mm-cache-preprocessor 5
@@ -429,7 +476,8 @@ mm_processor_cache_gb x --mm-processor-cache-gb 21-
 mm_processor_cache_type s --mm-processor-cache-type 22-
 mm_processor_device s --mm-processor-device 46-
 mm_processor_kwargs j --mm-processor-kwargs 2-15
-mm_processor_kwargs jn --mm-processor-kwargs 16-
+mm_processor_kwargs jn --mm-processor-kwargs 19-
+mm_processor_kwargs mn --mm-processor-kwargs 16-18
 mm_shm_cache_max_object_size_mb i --mm-shm-cache-max-object-size-mb 22-
 mm_tensor_ipc s --mm-tensor-ipc 34-
 model s --model 0-15,17-
@@ -437,8 +485,8 @@ model sN --model 16
 model_class_overrides j --model-class-overrides 43-
 model_impl s --model-impl 8-
 model_loader_extra_config d --model-loader-extra-config 17-
-model_loader_extra_config j --model-loader-extra-config 16
-model_loader_extra_config jn --model-loader-extra-config 15
+model_loader_extra_config m --model-loader-extra-config 16
+model_loader_extra_config mn --model-loader-extra-config 15
 model_loader_extra_config sn --model-loader-extra-config 0-14
 moe_backend s --moe-backend 31-
 monokernel e --monokernel 51-
@@ -468,16 +516,18 @@ optimization_level s --optimization-level 25-
 otlp_traces_endpoint s --otlp-traces-endpoint 0-15
 otlp_traces_endpoint sn --otlp-traces-endpoint 16-
 override_attention_dtype sn --override-attention-dtype 18-45
-override_generation_config j --override-generation-config 8-
-override_neuron_config j --override-neuron-config 3-20
+override_generation_config j --override-generation-config 8-15,19-
+override_generation_config m --override-generation-config 16-18
+override_neuron_config j --override-neuron-config 3-15,19-20
+override_neuron_config m --override-neuron-config 16-18
 override_neuron_config s --override-neuron-config 1-2
 override_pooler_config dn --override-pooler-config 16-21
 override_pooler_config j --override-pooler-config 4-15
-override_pooler_config jn --override-pooler-config 22-24
+override_pooler_config on --override-pooler-config 22-24
 per_request_spec_decode_metrics s --per-request-spec-decode-metrics 47-
 performance_mode s --performance-mode 31-
 pipeline_parallel_size i --pipeline-parallel-size,-pp 0-
-pooler_config jn --pooler-config 22-
+pooler_config on --pooler-config 22-
 port i --port 0-8,10-42
 port iA --port 9,43-
 preemption_mode s --preemption-mode 0-14
@@ -487,17 +537,17 @@ prefill_schedule_interval i --prefill-schedule-interval 42-
 prefix_cache_retention_interval in --prefix-cache-retention-interval 47-
 prefix_caching_hash_algo s --prefix-caching-hash-algo 13-
 prefix_match_unit in --prefix-match-unit 44-
-profiler_config j --profiler-config 26-
+profiler_config o --profiler-config 26-
 prompt_adapters sn+A --prompt-adapters 0-18
 pt_load_map_location d --pt-load-map-location 16-
 qlora_adapter_name_or_path s --qlora-adapter-name-or-path 0-18
 quantization sn --quantization,-q 0-
-quantization_config jn --quantization-config 39-
+quantization_config on --quantization-config 39-
 quantization_param_path sn --quantization-param-path 0-6
 ray_workers_use_nsight b --ray-workers-use-nsight 15-50
 ray_workers_use_nsight e --ray-workers-use-nsight 51-
 ray_workers_use_nsight f --ray-workers-use-nsight 0-14
-reasoning_config jn --reasoning-config 34-
+reasoning_config on --reasoning-config 34-
 reasoning_effort_map jA --reasoning-effort-map 51-
 reasoning_parser s --reasoning-parser 10-14,16-
 reasoning_parser sA --reasoning-parser 8-9
@@ -515,7 +565,8 @@ return_tokens_as_token_ids fA --return-tokens-as-token-ids 0-18
 revision sn --revision 0-
 root_path sL --root-path 0-8,10-42
 root_path snA --root-path 0-
-rope_scaling j --rope-scaling 0-22
+rope_scaling j --rope-scaling 0-15,19-22
+rope_scaling m --rope-scaling 16-18
 rope_theta x --rope-theta 0-15
 rope_theta xn --rope-theta 16-22
 runner s --runner 20-
@@ -573,7 +624,7 @@ ssl_ciphers snA --ssl-ciphers 28-
 ssl_keyfile sL --ssl-keyfile 0-8,10-42
 ssl_keyfile snA --ssl-keyfile 0-
 stream_interval i --stream-interval 23-
-structured_outputs_config j --structured-outputs-config 22-
+structured_outputs_config o --structured-outputs-config 22-
 swa_bounded_replay b --swa-bounded-replay 49-50
 swa_bounded_replay e --swa-bounded-replay 51-
 swap_space x --swap-space 0-32
@@ -583,8 +634,8 @@ tensor_parallel_size i --tensor-parallel-size,-tp 0-
 tokenizer s --tokenizer 16-
 tokenizer sn --tokenizer 0-15
 tokenizer_mode s --tokenizer-mode 0-
-tokenizer_pool_extra_config j --tokenizer-pool-extra-config 16-18
-tokenizer_pool_extra_config jn --tokenizer-pool-extra-config 15
+tokenizer_pool_extra_config m --tokenizer-pool-extra-config 16-18
+tokenizer_pool_extra_config mn --tokenizer-pool-extra-config 15
 tokenizer_pool_extra_config sn --tokenizer-pool-extra-config 0-14
 tokenizer_pool_size i --tokenizer-pool-size 0-18
 tokenizer_pool_type s --tokenizer-pool-type 0-18
@@ -618,10 +669,10 @@ use_v2_block_manager f --use-v2-block-manager 0-18
 uvicorn_log_level sA --uvicorn-log-level 0-
 video_pruning_method s --video-pruning-method 45-
 video_pruning_rate xn --video-pruning-rate 22-
-watchdog_config j --watchdog-config 51-
+watchdog_config o --watchdog-config 51-
 watermark x --watermark 42-
 watermark_config jn --watermark-config 48-
-weight_transfer_config jn --weight-transfer-config 30-
+weight_transfer_config on --weight-transfer-config 30-
 worker_cls s --worker-cls 5-
 worker_extension_cls s --worker-extension-cls 10-
 worker_use_ray f --worker-use-ray 0-6
@@ -629,24 +680,24 @@ worker_use_ray f --worker-use-ray 0-6
 
 #: dest, then version ranges with the values allowed in them
 CHOICES = """\
-all2all_backend 23-:allgather_reducescatter|deepep_high_throughput|deepep_low_latency|flashinfer_all2allv|naive|pplx 23-26:None 28-40:mori 33-:flashinfer_nvlink_one_sided|flashinfer_nvlink_two_sided|nixl_ep 41-:mori_high_throughput|mori_low_latency 42-:deepep_v2 49-:moonep
+all2all_backend 23-:allgather_reducescatter|deepep_high_throughput|deepep_low_latency|flashinfer_all2allv|naive|pplx 28-40:mori 33-:flashinfer_nvlink_one_sided|flashinfer_nvlink_two_sided|nixl_ep 41-:mori_high_throughput|mori_low_latency 42-:deepep_v2 49-:moonep
 block_size 0:1024|2048|512 0,23-32:256 0,4,6-32:128 0-32:16|32|8 15-32:1 4,6-32:64
 chat_template_text_format 4:openai|string
-collect_detailed_traces 49-:all|model|worker
+collect_detailed_traces 49-:all|model|worker|~
 convert 20-:auto|classify|embed|none 20-29:reward 27-29:mm_encoder_only
-dcp_comm_backend 33-:a2a|ag_rs 47-48:None
-device 0-11:openvino 0-18:auto|cpu|cuda|neuron|tpu|xpu 18:None 4-18:hpu
-distributed_executor_backend 0-20:mp|ray 15-20:None 7-20:external_launcher|uni
+dcp_comm_backend 33-:a2a|ag_rs 49-:~
+device 0-11:openvino 0-18:auto|cpu|cuda|neuron|tpu|xpu 4-18:hpu
+distributed_executor_backend 0-20:mp|ray 7-20:external_launcher|uni
 dtype 0-:auto|bfloat16|float|float16|float32|half
 expert_placement_strategy 22-:linear|round_robin
 fingerprint_mode 38-:custom|full|hash|none
 gdn_prefill_backend 33-:flashinfer|triton 39-:cutedsl 50-:aiter_flydsl 51-:sycl
-guided_decoding_backend 0-9,16-19,21:lm-format-enforcer 0-9,16-21:outlines 15-21:auto|guidance 5-9,15-21:xgrammar
+guided_decoding_backend 0-9,15-19,21:lm-format-enforcer 0-9,15-21:outlines 15-21:auto|guidance 5-9,15-21:xgrammar
 jit_monitor_mode 43-:error|warn
 kda_decode_backend 48-:auto|flashinfer|native|triton
 kda_prefill_backend 45-:auto|flashkda|triton 48-:flashinfer|fused
 kv_cache_dtype 0-50:auto|fp8|fp8_e4m3|fp8_e5m2 19-50:fp8_inc 22-50:bfloat16 23-50:fp8_ds_mla 33-50:float16 36-50:fp8_per_token_head|int8_per_token_head|nvfp4|turboquant_3bit_nc|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_k8v4 43-50:int4_per_token_head 46-50:nvfp4_4over6 48-50:nvfp4_ds_mla 50:ultraquant_4bit
-kv_offloading_backend 23-:lmcache|native 23-26:None
+kv_offloading_backend 23-:lmcache|native
 linear_backend 39-:aiter|auto|conch|cutlass|deep_gemm|emulation|exllama|fbgemm|flashinfer_cudnn|flashinfer_cutlass|flashinfer_trtllm|machete|marlin|torch|triton 42-:flashinfer_b12x|flashinfer_cutedsl 43-:humming|xpu|xpu_woq 46-:b12x
 load_format 0-19:auto|bitsandbytes|dummy|gguf|npcache|pt|safetensors|sharded_state|tensorizer 12-19:fastsafetensors 15-19:runai_streamer_sharded 2-19:mistral 6-19:runai_streamer
 log_level 49-:CRITICAL|DEBUG|ERROR|INFO|NOTSET|WARNING
@@ -656,9 +707,9 @@ lora_extra_vocab_size 23-24:256|512
 mamba_cache_dtype 20-:auto|float32 26-:float16 39-:bfloat16
 mamba_cache_mode 28-:align|none 28-49:all
 mamba_ssm_cache_dtype 20-:auto|float32 26-:float16 39-:bfloat16
-mamba_ssu_algorithm 45-:auto|horizontal|simple|vertical 45-48:None
+mamba_ssu_algorithm 45-:auto|horizontal|simple|vertical 49-:~
 max_lora_rank 23-:1|128|16|256|32|320|512|64|8
-mm_encoder_attn_dtype 38-:fp8 38-48:None
+mm_encoder_attn_dtype 38-:fp8 49-:~
 mm_encoder_tp_mode 21-:data|weights
 mm_hasher_algorithm 45-:blake3|sha256|sha512
 mm_processor_cache_type 22-:lru|shm
@@ -669,20 +720,44 @@ moe_backend 31-:aiter|auto|cutlass|deep_gemm|flashinfer_cutedsl|flashinfer_cutla
 offload_backend 31-:auto|prefetch|uva
 per_request_spec_decode_metrics 47-:detailed|none|summary
 performance_mode 31-:balanced|interactivity|throughput
-preemption_mode 15-21:None|recompute|swap
+preemption_mode 15-21:recompute|swap
 prefix_caching_hash_algo 13-:sha256 13-20:builtin 19-20:sha256_cbor_64bit 21-:sha256_cbor 26-:xxhash|xxhash_cbor
-quantization 0-1:squeezellm 0-17:aqlm|awq|awq_marlin|bitsandbytes|compressed-tensors|deepspeedfp|experts_int8|fbgemm_fp8|fp8|gguf|gptq|gptq_marlin|gptq_marlin_24|marlin|qqq|tpu_int8 1-17:neuron_quant 10-15:nvfp4 14-17:torchao 15-17:bitblas|gptq_bitblas 16-17:None|auto-round|modelopt_fp4 2-17:modelopt 3-17:ipex 5-17:hqq 7-17:quark 8-17:moe_wna16 9-17:ptpc_fp8
+quantization 0-1:squeezellm 0-15:~ 0-17:aqlm|awq|awq_marlin|bitsandbytes|compressed-tensors|deepspeedfp|experts_int8|fbgemm_fp8|fp8|gguf|gptq|gptq_marlin|gptq_marlin_24|marlin|qqq|tpu_int8 1-17:neuron_quant 10-15:nvfp4 14-17:torchao 15-17:bitblas|gptq_bitblas 16-17:auto-round|modelopt_fp4 2-17:modelopt 3-17:ipex 5-17:hqq 7-17:quark 8-17:moe_wna16 9-17:ptpc_fp8
 reasoning_parser 10-12:deepseek_r1
 runner 20-:auto|draft|generate|pooling
-safetensors_load_strategy 42-:eager|lazy|prefetch|torchao 42-48:None
+safetensors_load_strategy 42-:eager|lazy|prefetch|torchao 49-:~
 scheduling_policy 3-:fcfs|priority
 sparse_indexer_topk_backend 48-:auto|cooperative|deep_select|flashinfer|per_row|persistent|torch 50-:aiter
 spec_decoding_acceptance_method 0-12:rejection_sampler|typical_acceptance_sampler
-spec_method 39-:custom_class|deepseek_mtp|dflash|draft_model|eagle|eagle3|ernie_mtp|exaone4_5_mtp|exaone_moe_mtp|extract_hidden_states|gemma4_mtp|glm4_moe_lite_mtp|glm4_moe_mtp|glm_ocr_mtp|hy_v3_mtp|longcat_flash_mtp|mimo_mtp|mimo_v2_mtp|mtp|nemotron_h_mtp|ngram|ngram_gpu|pangu_ultra_moe_mtp|qwen3_5_mtp|qwen3_next_mtp|step3p5_mtp|suffix 39-48:None 39-50:medusa|mlp_speculator 42-:minimax_m3_mtp 43-:bailing_hybrid_mtp|dspark 44-:inkling_mtp 45-:kimi_k3_mtp 46-:bailing_hybrid_v3_mtp|dots3_note_mtp 47-:hy_v4_mtp|qwen4_exp_mtp 48-:glm5_next_mtp 51-:step5_mtp
-speculative_model_quantization 0-1:squeezellm 0-12:aqlm|awq|awq_marlin|bitsandbytes|compressed-tensors|deepspeedfp|experts_int8|fbgemm_fp8|fp8|gguf|gptq|gptq_marlin|gptq_marlin_24|marlin|qqq|tpu_int8 1-12:neuron_quant 10-12:nvfp4 2-12:modelopt 3-12:ipex 5-12:hqq 7-12:quark 8-12:moe_wna16 9-12:ptpc_fp8
-task 16-25:draft 20-25:None 4-25:auto|embedding|generate 5-25:classify|embed|reward|score 9-25:transcription
+spec_method 39-:custom_class|deepseek_mtp|dflash|draft_model|eagle|eagle3|ernie_mtp|exaone4_5_mtp|exaone_moe_mtp|extract_hidden_states|gemma4_mtp|glm4_moe_lite_mtp|glm4_moe_mtp|glm_ocr_mtp|hy_v3_mtp|longcat_flash_mtp|mimo_mtp|mimo_v2_mtp|mtp|nemotron_h_mtp|ngram|ngram_gpu|pangu_ultra_moe_mtp|qwen3_5_mtp|qwen3_next_mtp|step3p5_mtp|suffix 39-50:medusa|mlp_speculator 42-:minimax_m3_mtp 43-:bailing_hybrid_mtp|dspark 44-:inkling_mtp 45-:kimi_k3_mtp 46-:bailing_hybrid_v3_mtp|dots3_note_mtp 47-:hy_v4_mtp|qwen4_exp_mtp 48-:glm5_next_mtp 49-:~ 51-:step5_mtp
+speculative_model_quantization 0-1:squeezellm 0-12:aqlm|awq|awq_marlin|bitsandbytes|compressed-tensors|deepspeedfp|experts_int8|fbgemm_fp8|fp8|gguf|gptq|gptq_marlin|gptq_marlin_24|marlin|qqq|tpu_int8|~ 1-12:neuron_quant 10-12:nvfp4 2-12:modelopt 3-12:ipex 5-12:hqq 7-12:quark 8-12:moe_wna16 9-12:ptpc_fp8
+task 16-25:draft 4-25:auto|embedding|generate 5-25:classify|embed|reward|score 9-25:transcription
 tokenizer_mode 0-24:auto|slow 1-24:mistral 9-24:custom
 tool_call_parser 1-2:hermes|mistral
 uvicorn_log_level 0-:critical|debug|error|info|trace|warning
 video_pruning_method 45-:evs|vidcom2
+"""
+
+#: dest, then version ranges with the keys its JSON may have in them
+KEYS = """\
+attention_config 30-:backend|disable_flashinfer_q_quantization|flash_attn_max_num_splits_for_cuda_graph|flash_attn_version|use_trtllm_attention 30-38:disable_flashinfer_prefill|use_cudnn_prefill|use_trtllm_ragged_deepseek_prefill 30-46:use_prefill_decode_attention 31-:use_prefill_query_quantization 36-:tq_max_kv_splits_for_cuda_graph 36-47:use_fp4_indexer_cache 38-:mla_prefill_backend|use_non_causal 39-:flex_attn_block_m|flex_attn_block_n|flex_attn_kv_block_size|flex_attn_q_block_size 42-:indexer_kv_dtype 44-:backend_per_kind|sparse_mla_force_mqa 45-:minimax_m3_msa_decode_backend 48-:hisparse_config 49-:indexer_sparse_logits 50-:sparse_mla_prefill_workspace_factor|tokenspeed_mla_min_split_kv 51-:indexer_tp_shard_min_rows|minimax_m3_indexer_cp|trtllm_ragged_backend
+aux_output_config 49-:enable_return_routed_experts|max_bytes
+compilation_config 26-:backend|cache_dir|compile_cache_save_format|compile_mm_encoder|compile_sizes|cudagraph_capture_sizes|cudagraph_copy_inputs|cudagraph_mode|cudagraph_num_of_warmups|cudagraph_specialize_lora|custom_ops|debug_dump_path|dynamic_shapes_config|inductor_compile_config|inductor_passes|max_cudagraph_capture_size|mode|pass_config|splitting_ops|use_inductor_graph_partition 26-32:compile_ranges_split_points|level 30-:fast_moe_cold_start 33-:compile_ranges_endpoints 34-:cudagraph_mm_encoder|encoder_cudagraph_token_budgets 34-35:encoder_cudagraph_max_images_per_batch 36-:encoder_cudagraph_max_frames_per_batch|encoder_cudagraph_max_vision_items_per_batch|ir_enable_torch_wrap 50-:cudagraph_decoder_replay|decoder_replay_cudagraph_capture_sizes|decoder_replay_trim_threshold
+ec_manager_config 46-:encoder_cache_manager_cls|manager_config
+ec_transfer_config 30-:ec_buffer_device|ec_buffer_size|ec_connector|ec_connector_extra_config|ec_connector_module_path|ec_ip|ec_port|ec_role|engine_id 30-49:ec_parallel_size|ec_rank
+engram_config 48-:cpu_offload|dp_shared_memory|embedding_across_dp 49-:use_thp
+eplb_config 30-:log_balancedness|log_balancedness_interval|num_redundant_experts|policy|step_interval|use_async|window_size 36-:communicator 50-:enable_migration_batching
+fault_tolerance_config 45-:engine_recovery_timeout_sec
+ir_op_priority 36-:rms_norm 38-:fused_add_rms_norm 48-:gelu_and_mul_sparse
+kernel_config 30-:enable_flashinfer_autotune 31-:moe_backend 36-:ir_op_priority 39-:linear_backend 43-:enable_cutedsl_warmup 44-47:enable_bf16x3_router_gemm 45-:enable_jit_warmup 48-:linear_backend_per_quant|sparse_indexer_topk_backend 50-:enable_rocm_segmented_attn_autotune 51-:monokernel
+kv_events_config 16,30-:buffer_steps|enable_kv_cache_events|endpoint|hwm|max_queue_size|publisher|replay_endpoint|topic
+kv_transfer_config 16,30-:engine_id|kv_buffer_device|kv_connector|kv_connector_extra_config|kv_connector_module_path|kv_port|kv_role 16,30-49:kv_buffer_size|kv_ip|kv_parallel_size|kv_rank 30-:enable_permute_local_kv|kv_load_failure_policy
+logging_config 49-:configure_logging|log_level|pylogging_config_file 50-:formatter
+pooler_config 30-:dimensions|enable_chunked_processing|max_embed_len|pooling_type|returned_token_ids|seq_pooling_type|step_tag_id|tok_pooling_type|use_activation 30-40:logit_bias 34-:task 36-:logit_mean|logit_sigma 36-40:logit_scale 50-:enable_flash_late_interaction
+profiler_config 30-:delay_iterations|ignore_frontend|max_iterations|profiler|torch_profiler_dir|torch_profiler_dump_cuda_time_total|torch_profiler_record_shapes|torch_profiler_use_gzip|torch_profiler_with_flops|torch_profiler_with_memory|torch_profiler_with_stack 33-:active_iterations|wait_iterations|warmup_iterations 44-:capture_torch_profiler|detailed_trace_annotation 46-:proton_backend|proton_context|proton_data|proton_hook|proton_mode|proton_output_format|proton_profiler_dir 48-:proton_graph_attribution 49-:torch_profiler_activities
+quantization_config 39-:ignore|linear|moe 48-:targets
+reasoning_config 34-:reasoning_end_str|reasoning_start_str 36-:reasoning_parser
+structured_outputs_config 30-:backend|disable_additional_properties|disable_any_whitespace|enable_in_reasoning|reasoning_parser|reasoning_parser_plugin 30-32:disable_fallback
+watchdog_config 51-:check_interval|dump_dir|timeout
+weight_transfer_config 30-:backend
 """

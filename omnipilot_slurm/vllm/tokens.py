@@ -168,20 +168,26 @@ def _take_config(prepared: Prepared, grammar: Grammar) -> None:
 def _check_config_place(prepared: Prepared, grammar: Grammar, at: int) -> None:
     """Note where the file's options would land badly: they go in behind the first word."""
     first = prepared.tokens[0]
-    text = first.text or ""
-    index = prepared.tokens[at].word
-    if grammar.form == "vllm serve":
-        if not text.startswith("-"):
-            return
+    word = prepared.tokens[at].word
+    if grammar.form != "vllm serve":
+        if grammar.holds(_CONFIG_BEHIND_FIRST_WORD):
+            _check_first_word(prepared, grammar, first, word)
+    elif (first.text or "").startswith("-"):
         if at == 0 and grammar.holds(_CONFIG_NEEDS_MODEL_FIRST):
-            prepared.refuse("config", index, "--config: no model_tag specified before it")
+            prepared.refuse("config", word, "--config: no model_tag specified before it")
+        elif grammar.holds(_CONFIG_NEEDS_MODEL_FIRST):
+            _check_first_word(prepared, grammar, first, word)
         else:
             text = "--config: the model must be the first word or in the file"
-            prepared.problems.append(Problem("config", index, text, Effect.UNSURE))
-    elif grammar.holds(_CONFIG_BEHIND_FIRST_WORD):
-        option = grammar.options.get(text.replace("_", "-"))
-        if at == 0 or option is None or option[0].takes:
-            prepared.refuse("config", index, f"{text}: expected one argument (--config file in it)")
+            prepared.problems.append(Problem("config", word, text, Effect.UNSURE))
+
+
+def _check_first_word(prepared: Prepared, grammar: Grammar, first: Token, word: int) -> None:
+    """Refuse a first option whose value would stand behind the file's options."""
+    name, equals, _ = (first.text or "").replace("_", "-").partition("=")
+    option = grammar.options.get(name)
+    if name == "--config" or (option and option[0].takes and not equals):
+        prepared.refuse("config", word, f"{name}: expected one argument (--config puts its own in)")
 
 
 def _spell_out(prepared: Prepared, grammar: Grammar) -> None:

@@ -6,6 +6,7 @@ vLLM's reason in short. Called by flags.py to refuse what vLLM refuses, and to r
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import TYPE_CHECKING
@@ -58,6 +59,53 @@ def json_object_or_text(text: str) -> object:
     return json_value(text) if stripped[:1] == "{" and stripped[-1:] == "}" else text
 
 
+def json_object(text: str) -> dict[str, object]:
+    """Read a JSON object whose bare numbers may carry suffixes.
+
+    Raises: ValueError when it is something else.
+    """
+    value = json_value(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, not {text!r}")  # noqa: TRY004  (it is the text)
+    return value
+
+
+def key_counts(text: str) -> dict[str, int]:
+    """Read `key=count,key=count`.
+
+    Raises: ValueError when it is something else.
+    """
+    counts = {}
+    for item in text.split(","):
+        key, equals, count = item.partition("=")
+        if not equals:
+            raise ValueError(f"each item should be in the form KEY=VALUE, not {item!r}")
+        counts[key.strip().lower()] = int(count)
+    return counts
+
+
+def json_or_key_counts(text: str) -> object:
+    """Read a JSON object, or `key=count` pairs."""
+    is_object = text[:1] == "{" and text[-1:] == "}"
+    return json_value(text) if is_object else key_counts(text)
+
+
+def level_or_object(text: str) -> object:
+    """Read a compilation level (0 to 3) or a Python literal of a dict.
+
+    Raises: ValueError when it is something else.
+    """
+    if text in ("0", "1", "2", "3"):
+        return int(text)
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, MemoryError, RecursionError, TypeError) as error:
+        raise ValueError(f"expected a dict, not {text!r}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a dict, not {text!r}")  # noqa: TRY004  (it is the text)
+    return value
+
+
 def truth(text: str) -> bool:
     """Read true or false, in any case.
 
@@ -76,7 +124,11 @@ CONVERTERS: dict[str, Callable[[str], object]] = {
     "H": human_int_or_auto,
     "x": float,
     "j": json_value,
+    "o": json_object,
     "d": json_object_or_text,
+    "k": key_counts,
+    "m": json_or_key_counts,
+    "p": level_or_object,
     "t": truth,
 }
 #: kind letter -> what argparse calls the type in its refusal
@@ -86,6 +138,10 @@ TYPE_NAMES = {
     "H": "human_readable_int_or_auto",
     "x": "float",
     "j": "JSON",
+    "o": "JSON object",
     "d": "JSON",
+    "k": "key=count",
+    "m": "JSON or key=count",
+    "p": "dict or level",
     "t": "boolean",
 }
