@@ -35,6 +35,7 @@ class SiteFiles:
 
     settings_file: SettingsFile
     catalog: Catalog
+    models: Models
     startup: StartupCoefficients
 
     def site(self, snapshot: Snapshot) -> Site:
@@ -44,7 +45,7 @@ class SiteFiles:
         return Site(
             snapshot=snapshot,
             pools=pools_of(snapshot, self._gpu_map(snapshot), gpus, self._gpu_id),
-            models=models_of(self.catalog),
+            models=self.models,
             startup=self.startup,
             policy=settings.policy,
             workload=settings.workload,
@@ -74,7 +75,12 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
     faults = _unknown_gpus(settings_file, catalog)
     if faults:
         raise ConfigError(faults)
-    return SiteFiles(settings_file=settings_file, catalog=catalog, startup=load_startup(folders))
+    return SiteFiles(
+        settings_file=settings_file,
+        catalog=catalog,
+        models=models_of(catalog),
+        startup=load_startup(folders),
+    )
 
 
 def _unknown_gpus(settings_file: SettingsFile, catalog: Catalog) -> list[Fault]:

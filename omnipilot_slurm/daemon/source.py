@@ -20,6 +20,7 @@ from omnipilot_slurm.daemon.state import Decider, Loaded
 from omnipilot_slurm.decide.decision import decide
 from omnipilot_slurm.decide.outcome import outcome_of
 from omnipilot_slurm.errors import SlurmError
+from omnipilot_slurm.records import Submission
 from omnipilot_slurm.settings import FILE
 from omnipilot_slurm.site_files import SiteFiles, read_files
 
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from omnipilot_slurm.decide.site import Site
-    from omnipilot_slurm.records import Outcome, Submission
+    from omnipilot_slurm.records import Outcome
     from omnipilot_slurm.script.source import Expired
     from omnipilot_slurm.settings import DaemonSettings
 
+#: asked before any job is, so that the first job does not pay for tables that are built once
+_FIRST_QUESTIONS: Final = tuple(
+    Submission(script=f"#!/bin/bash\nvllm serve {model}\n".encode(), tres_per_node="gpu:1")
+    for model in ("meta-llama/Llama-3.1-405B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "no/such-model")
+)
 #: processor time for reading one script; over it the script is not told apart
 READING_BUDGET_S: Final = 0.015
 
@@ -62,7 +68,10 @@ class SiteSource:
         cluster = files.settings_file.settings.cluster
         reader = ClusterReader(CommandSource(timeout_s=cluster.command_timeout_s))
         snapshot, fault = self._snapshot(reader)
-        return self._loaded(_Read(files, reader, snapshot), fault)
+        loaded = self._loaded(_Read(files, reader, snapshot), fault)
+        for submission in _FIRST_QUESTIONS:
+            loaded.decide(submission)
+        return loaded
 
     def refresh(self, loaded: Loaded) -> Loaded:
         """Read the cluster anew, keep the rest.

@@ -1,0 +1,302 @@
+"""From a user's sbatch to a job that is left alone, explained, moved or refused: all parts real."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnipilot_slurm.sandbox.pilot import Pilot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnipilot_slurm.sandbox import Sandbox
+    from omnipilot_slurm.sandbox.jobs import Submitted, VllmStart
+
+pytestmark = pytest.mark.slurm
+
+LLAMA_70B = "vllm serve meta-llama/Llama-3.1-70B-Instruct --max-model-len 8192"
+LLAMA_8B = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192"
+#: the smallest arm for 70B in bf16 that starts for certain on the sandbox's nodes
+ARM_70B = ("h200", 2)
+
+
+@pytest.fixture(scope="module")
+def site(make_sandbox: Callable[..., Sandbox]) -> Sandbox:
+    """The sandbox as `omnipilot sandbox up` makes it: the shim, omnipilotd, enforce mode."""
+    sandbox = make_sandbox(pilot=Pilot())
+    sandbox.up()
+    return sandbox
+
+
+def script(*lines: str) -> str:
+    return "\n".join(["#!/bin/bash", *lines, ""])
+
+
+def seen(site: Sandbox, submitted: Submitted) -> list[VllmStart]:
+    """Return what the job's own processes saw, the job having ended well."""
+    assert submitted.returncode == 0, submitted.stderr
+    job = site.wait(submitted.job_id)
+    assert job.state == "COMPLETED", job.fields
+    return list(site.records(submitted.job_id))
+
+
+def tp_of(start: VllmStart) -> str:
+    return start.argv[start.argv.index("--tensor-parallel-size") + 1]
+
+
+def n_devices(start: VllmStart) -> int:
+    return len((start.cuda_visible_devices or "").split(","))
+
+
+def ask_daemon(site: Sandbox, **request: Any) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        connection.connect(str(site.pilot_socket))
+        connection.sendall(json.dumps({"v": 1, **request}).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(connection.makefile().readline())
+        return answer
+
+
+def n_decisions(site: Sandbox) -> int:
+    counts = ask_daemon(site, op="status")["status"]["counts"]
+    return sum(n for name, n in counts.items() if name.startswith("verdict_"))
+
+
+def test_job_without_vllm_is_untouched_and_silent(site: Sandbox) -> None:
+    before = n_decisions(site)
+    submitted = site.submit(["--gres=gpu:a100:1"], script=script("hostname"))
+    assert submitted.stderr == ""
+    job = site.wait(submitted.job_id)
+    assert job.fields["TresPerNode"].rstrip().endswith("gpu:a100:1")
+    assert job.fields.get("AdminComment") is None
+    assert n_decisions(site) == before
+
+
+ASKED = {
+    "gres": (["--gres=gpu:a100:1"], {}),
+    "gpus-per-node": (["--gpus-per-node=a100:1"], {}),
+    "gpus": (["--gpus=1"], {}),
+    "gpus typed": (["--gpus=a100:1"], {}),
+    "gpus-per-task": (["--gpus-per-task=1", "--ntasks=1"], {}),
+    "mem-per-gpu": (["--gres=gpu:a100:1", "--mem-per-gpu=8G"], {"mem": 16}),
+    "cpus-per-gpu": (["--gres=gpu:a100:1", "--cpus-per-gpu=4"], {"cpus": 8}),
+}
+
+
+@pytest.mark.parametrize("form", ASKED)
+def test_70b_on_one_a100_40gb_runs_on_an_arm_that_starts(site: Sandbox, form: str) -> None:
+    args, scaled = ASKED[form]
+    submitted = site.submit(args, script=script(LLAMA_70B, "srun hostname"))
+    starts = seen(site, submitted)
+    partition, n_gpus = ARM_70B
+    job = site.job(submitted.job_id)
+    assert (job.partition, f"gres/gpu={n_gpus}" in job.fields["TRES"]) == (partition, True)
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [(str(n_gpus), n_gpus)]
+    assert "omnipilot: changed to 2x H200" in submitted.stderr
+    assert job.fields["AdminComment"].rstrip().endswith(":rewrite")
+    if "mem" in scaled:
+        assert f"mem={scaled['mem']}G" in job.fields["TRES"]
+    if "cpus" in scaled:
+        assert f"cpu={scaled['cpus']}" in job.fields["TRES"]
+
+
+@pytest.mark.parametrize("form", ASKED)
+def test_srun_inside_a_moved_job_sees_the_new_gpus(site: Sandbox, form: str) -> None:
+    args, _ = ASKED[form]
+    starts = seen(site, site.submit(args, script=script(f"srun {LLAMA_70B}")))
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [("2", 2)]
+
+
+def test_srun_that_asks_for_gpus_itself_moves_with_the_job(site: Sandbox) -> None:
+    text = script(f"srun --gres=gpu:a100:1 {LLAMA_70B}")
+    starts = seen(site, site.submit(["--gres=gpu:a100:1"], script=text))
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [("2", 2)]
+
+
+def test_ntasks_per_gpu_is_left_alone(site: Sandbox) -> None:
+    args = ["--gpus=1", "--ntasks-per-gpu=1"]
+    submitted = site.submit(args, script=script(LLAMA_70B))
+    assert "not changed" in submitted.stderr
+    starts = seen(site, submitted)
+    assert site.job(submitted.job_id).partition == "a100"
+    assert "--tensor-parallel-size" not in starts[0].argv
+
+
+def test_two_gpus_without_a_tp_flag_get_tp_2(site: Sandbox) -> None:
+    starts = seen(site, site.submit(["--gres=gpu:a100:2"], script=script(LLAMA_8B)))
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [("2", 2)]
+
+
+def test_tp_3_for_32_heads_on_4_gpus_becomes_tp_4(site: Sandbox) -> None:
+    text = script(f"{LLAMA_8B} --tensor-parallel-size 3")
+    starts = seen(site, site.submit(["--gres=gpu:a100:4"], script=text))
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [("4", 4)]
+
+
+def test_tp_3_for_32_heads_on_3_gpus_is_refused_naming_2_and_4(site: Sandbox) -> None:
+    text = script(f"{LLAMA_8B} --tensor-parallel-size 3")
+    submitted = site.submit(["--gres=gpu:a100:3"], script=text)
+    assert submitted.returncode != 0
+    assert "--tensor-parallel-size 2 or 4" in submitted.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "variable"),
+    [
+        (["--gpus=1"], "SLURM_GPUS"),
+        (["--gres=gpu:a100:1"], "SLURM_GPUS_ON_NODE"),
+        (["--gpus-per-node=1"], "SLURM_GPUS_PER_NODE"),
+    ],
+)
+def test_tp_fed_by_a_slurm_variable_follows(site: Sandbox, args: list[str], variable: str) -> None:
+    text = script(f"{LLAMA_70B} --tensor-parallel-size ${variable}")
+    starts = seen(site, site.submit(args, script=text))
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [("2", 2)]
+
+
+def test_two_servers_are_unchanged_with_one_line_of_advice(site: Sandbox) -> None:
+    text = script(f"{LLAMA_8B} --port 1 &", f"{LLAMA_8B} --port 2 &", "wait")
+    submitted = site.submit(["--gres=gpu:a100:2"], script=text)
+    assert len(submitted.stderr.splitlines()) == 1
+    assert "2 servers" in submitted.stderr
+    assert all("--tensor-parallel-size" not in s.argv for s in seen(site, submitted))
+
+
+@pytest.mark.parametrize("by", ["directive", "comment"])
+def test_opt_out_is_silent(site: Sandbox, by: str) -> None:
+    head = ["#OMNIPILOT off"] if by == "directive" else []
+    args = ["--gres=gpu:a100:1", *([] if head else ["--comment", "omnipilot=off"])]
+    submitted = site.submit(args, script=script(*head, LLAMA_70B))
+    assert submitted.stderr == ""
+    assert "--tensor-parallel-size" not in seen(site, submitted)[0].argv
+
+
+def test_array_is_one_decision(site: Sandbox) -> None:
+    before = n_decisions(site)
+    args = ["--array=0-3", "--gres=gpu:a100:1"]
+    submitted = site.submit(args, script=script(LLAMA_70B))
+    assert submitted.returncode == 0
+    assert n_decisions(site) == before + 1
+    assert site.job(submitted.job_id).partition == ARM_70B[0]
+    site.run("scancel", str(submitted.job_id))
+
+
+def test_heterogeneous_job_is_untouched(site: Sandbox) -> None:
+    args = ["--gres=gpu:a100:1", ":", "--gres=gpu:a100:1"]
+    submitted = site.submit(args, script=script(LLAMA_70B))
+    assert (submitted.returncode, submitted.stderr) == (0, "")
+    assert site.job(submitted.job_id).partition == "a100"
+
+
+def test_unknown_model_abstains_and_names_what_it_lacks(site: Sandbox) -> None:
+    submitted = site.submit(["--gres=gpu:a100:1"], script=script("vllm serve nobody/model-100%s-ü"))
+    assert submitted.returncode == 0
+    assert "nobody/model-100%s-ü" in submitted.stderr
+    assert "not known" in submitted.stderr
+
+
+def test_script_that_is_not_utf8_keeps_its_bytes(site: Sandbox) -> None:
+    text = script("# caf\xe9", LLAMA_70B).encode("latin-1")
+    submitted = site.submit(["--hold", "--gres=gpu:a100:1"], script=text)
+    assert submitted.returncode == 0
+    assert site.job(submitted.job_id).partition == "a100"
+    submitted = site.submit(["--gres=gpu:a100:1"], script=text)
+    assert [tp_of(start) for start in seen(site, submitted)] == ["2"]
+
+
+def test_pending_job_can_be_updated(site: Sandbox) -> None:
+    submitted = site.submit(["--begin=now+1hour", "--gres=gpu:a100:1"], script=script(LLAMA_70B))
+    site.run("scontrol", "update", f"job={submitted.job_id}", "timelimit=30")
+    assert site.job(submitted.job_id).fields["TimeLimit"] == "00:30:00"
+    site.run("scancel", str(submitted.job_id))
+
+
+@pytest.mark.parametrize(
+    ("setting", "back"),
+    [
+        ("AllowAccounts=nobody_has_this", "AllowAccounts=ALL"),
+        ("DenyAccounts=llm", "DenyAccounts="),
+        ("AllowQos=nobody_has_this", "AllowQos=ALL"),
+        ("AllowGroups=root", "AllowGroups=ALL"),
+        ("MaxTime=10", "MaxTime=UNLIMITED"),
+        ("State=DOWN", "State=UP"),
+    ],
+)
+def test_job_is_moved_only_where_slurm_takes_it(site: Sandbox, setting: str, back: str) -> None:
+    site.run("scontrol", "update", "partitionname=h200", setting)
+    assert ask_daemon(site, op="reload").get("ok") is True
+    try:
+        submitted = site.submit(["--gres=gpu:a100:1", "--time=60"], script=script(LLAMA_70B))
+        starts = seen(site, submitted)
+    finally:
+        site.run("scontrol", "update", "partitionname=h200", back)
+        ask_daemon(site, op="reload")
+    assert site.job(submitted.job_id).partition in ("a100-80", "h100")
+    assert [(tp_of(start), n_devices(start)) for start in starts] == [("4", 4)]
+
+
+def test_job_that_fits_nowhere_in_memory_is_refused(site: Sandbox) -> None:
+    text = script("vllm serve deepseek-ai/DeepSeek-R1 --dtype bfloat16 --quantization None")
+    args = ["--gres=gpu:a100:1", "--time=60"]
+    submitted = site.submit([*args, "--mem=4000G"], script=text)
+    assert submitted.returncode != 0
+
+
+HOSTILE = {
+    "array opened 10,000 times": "a=(" * 10_000,
+    "heredoc opened 4,000 times": "cat <<A;" * 4_000,
+    "test opened 6,000 times": "[[ ( " * 6_000,
+}
+
+
+@pytest.mark.parametrize("which", HOSTILE)
+def test_hostile_script_makes_nobody_wait(site: Sandbox, which: str) -> None:
+    hostile = script("# vllm", HOSTILE[which])
+    answers: list[Submitted] = []
+
+    def submit_hostile() -> None:
+        answers.append(site.submit(["--hold", "--gres=gpu:a100:1"], script=hostile))
+
+    thread = threading.Thread(target=submit_hostile)
+    began = time.monotonic()
+    thread.start()
+    other = site.submit(["--gres=gpu:a100:2"], script=script(LLAMA_8B))
+    thread.join()
+    assert time.monotonic() - began < 20
+    assert answers[0].returncode == 0
+    assert answers[0].stderr == ""
+    written = site.run("scontrol", "write", "batch_script", str(other.job_id), "-")
+    assert "--tensor-parallel-size 2" in written
+    site.run("scancel", str(other.job_id))
+
+
+def test_4_mb_script_passes_and_the_next_job_is_still_asked_about(site: Sandbox) -> None:
+    big = script("# vllm", *["# " + "x" * 98] * 41_000)
+    assert len(big) > 4_000_000
+    assert site.submit(["--hold", "--gres=gpu:a100:1"], script=big).returncode == 0
+    before = n_decisions(site)
+    seen(site, site.submit(["--gres=gpu:a100:2"], script=script(LLAMA_8B)))
+    assert n_decisions(site) == before + 1
+
+
+def test_daemon_that_is_down_leaves_jobs_unchanged(site: Sandbox) -> None:
+    site.stop_omnipilotd()
+    try:
+        submitted = site.submit(["--gres=gpu:a100:1"], script=script(LLAMA_70B))
+        assert submitted.stderr == ""
+        assert "--tensor-parallel-size" not in seen(site, submitted)[0].argv
+    finally:
+        site.start_omnipilotd()
+
+
+def test_restart_and_reconfigure_of_slurmctld(site: Sandbox) -> None:
+    site.reconfigure()
+    assert "changed to" in site.submit(["--gres=gpu:a100:1"], script=script(LLAMA_70B)).stderr
+    site.restart_ctld()
+    assert "changed to" in site.submit(["--gres=gpu:a100:1"], script=script(LLAMA_70B)).stderr
