@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnipilot_slurm.errors import SandboxError
 from omnipilot_slurm.records import Mode
 
 if TYPE_CHECKING:
@@ -124,8 +125,12 @@ def submit(folder: Path, user: str, sbatch_args: tuple[str, ...]) -> int:
     """Run `sbatch SBATCH_ARGS...` as an ordinary user, since root's jobs are not looked at."""
     from omnipilot_slurm.sandbox import Sandbox  # noqa: PLC0415 loaded when it is used
 
+    instance = Sandbox(folder)
+    if not any(row.pid for row in instance.status()):
+        hint = "bring it up with `omnipilot sandbox up`"
+        raise SandboxError(f"no sandbox is up in {str(folder)!r}", hint=hint)
     before, script, after = _split(sbatch_args)
-    answer = Sandbox(folder).submit(before, script=script, script_args=after, user=user)
+    answer = instance.submit(before, script=script, script_args=after, user=user)
     click.echo(answer.stdout, nl=False)
     click.echo(answer.stderr, nl=False, err=True)
     return answer.returncode

@@ -16,7 +16,8 @@ from omnipilot_slurm.cluster import runner
 from omnipilot_slurm.errors import SandboxError
 from omnipilot_slurm.sandbox import daemons
 from omnipilot_slurm.sandbox.conf import CLUSTER_NAME, DATABASE
-from omnipilot_slurm.sandbox.daemons import SYSTEM_PATH, Daemon
+from omnipilot_slurm.sandbox.daemons import Daemon
+from omnipilot_slurm.sandbox.machine import find_program, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ _START_S = 60.0
 
 def is_installed() -> bool:
     """Return whether this machine has slurmdbd and mariadb."""
-    return all(_program(name) for name in ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db"))
+    return all(map(find_program, ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")))
 
 
 def start_database(site: Site) -> None:
@@ -45,7 +46,7 @@ def start_database(site: Site) -> None:
     if not (data / "mysql").is_dir():
         _create_data(data, owner, folders.log / "mariadb-install.log")
     argv = (
-        str(_program("mariadbd")),
+        program("mariadbd"),
         "--no-defaults",
         f"--user={owner}",
         f"--datadir={data}",
@@ -73,7 +74,7 @@ def start_slurmdbd(site: Site, answers: Callable[[], bool]) -> None:
     """
     daemon = Daemon(
         name="slurmdbd",
-        argv=(str(_program("slurmdbd")), "-D"),
+        argv=(program("slurmdbd"), "-D"),
         # slurmdbd's client library takes the socket from here
         environment={"MYSQL_UNIX_PORT": str(site.folders.mysql_socket)},
     )
@@ -99,7 +100,7 @@ def _create_data(data: Path, owner: str, log: Path) -> None:
     shutil.chown(data, owner)
     shutil.chown(data.parent, owner)
     argv = [
-        str(_program("mariadb-install-db")),
+        program("mariadb-install-db"),
         "--no-defaults",
         f"--user={owner}",
         f"--datadir={data}",
@@ -121,7 +122,7 @@ def _allow(site: Site) -> None:
         f"grant all on {DATABASE}.* to {account};"
     )
     socket_option = f"--socket={site.folders.mysql_socket}"
-    argv = [str(_program("mariadb")), "--no-defaults", "-uroot", socket_option, "-e", statements]
+    argv = [program("mariadb"), "--no-defaults", "-uroot", socket_option, "-e", statements]
     done = runner.finish(argv)
     if done.returncode != 0:
         raise SandboxError(f"mariadb refused slurmdbd's account: {done.stderr.strip()}")
@@ -137,7 +138,3 @@ def _database_owner() -> str:
         return pwd.getpwnam("mysql").pw_name
     except KeyError:
         return "root"
-
-
-def _program(name: str) -> str | None:
-    return shutil.which(name, path=SYSTEM_PATH)

@@ -70,6 +70,8 @@ def start(daemon: Daemon, folders: Folders) -> None:
             user=daemon.account.uid if daemon.account else None,
             group=daemon.account.gid if daemon.account else None,
             extra_groups=daemon.account.groups if daemon.account else None,
+            # jobs of other users must reach what slurmd creates
+            umask=0o022,
             check=True,
         )
     pid = int(launched.stdout)

@@ -115,8 +115,9 @@ class Folders:
 def check_folder(root: Path) -> None:
     """Refuse a folder that Slurm cannot work in.
 
-    Raises: SandboxError when a socket's path would be too long, or when other accounts (SlurmUser,
-    the users who submit) cannot reach the folder.
+    Raises: SandboxError when a socket's path would be too long, when other accounts (SlurmUser,
+    the users who submit) cannot reach the folder, or when it is another account's: root would
+    follow the links that it holds.
     """
     longest = root / _LONGEST_SOCKET
     if len(os.fsencode(longest)) > _SOCKET_PATH_MAX:
@@ -131,6 +132,11 @@ def check_folder(root: Path) -> None:
             f"sandbox folder must be reachable by every account, was {str(root)!r} "
             f"behind {str(parent)!r}, which is closed to others",
             hint=f"choose a folder below {DEFAULT_FOLDER.parent}, or /tmp",
+        )
+    if root.is_symlink() or (root.exists() and root.stat().st_uid != os.geteuid()):
+        raise SandboxError(
+            f"sandbox folder must be a folder of root's own, was {str(root)!r}",
+            hint="remove it, or choose another folder",
         )
 
 

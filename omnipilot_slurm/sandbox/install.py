@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import sys
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from omnipilot_slurm.sandbox import conf
 from omnipilot_slurm.sandbox import pilot as pilots
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omnipilot_slurm.sandbox.conf import Site
     from omnipilot_slurm.sandbox.folders import Folders
     from omnipilot_slurm.sandbox.pilot import Pilot
@@ -35,14 +38,20 @@ def install(site: Site, plugin: Path | None, pilot: Pilot | None) -> bool:
 
     Raises: SandboxError when this machine allows no device files.
     """
-    # jobs of other users must reach what is written, whatever the caller's umask
-    umask = os.umask(0o022)
-    try:
+    with open_to_others():
         _make_folders(site)
         _make_key(site.folders.munge / "munge.key")
         _make_devices(site)
         _install_stand_in(site.folders)
         return _write_etc(site, plugin, pilot)
+
+
+@contextmanager
+def open_to_others() -> Iterator[None]:
+    """Create files that jobs of other users can reach, whatever the caller's umask."""
+    umask = os.umask(0o022)
+    try:
+        yield
     finally:
         os.umask(umask)
 

@@ -19,7 +19,7 @@ from omnipilot_slurm.cluster import runner
 from omnipilot_slurm.cluster.runner import Account
 from omnipilot_slurm.errors import SandboxError
 from omnipilot_slurm.sandbox.daemons import SYSTEM_PATH
-from omnipilot_slurm.sandbox.startup import program
+from omnipilot_slurm.sandbox.machine import program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def submit(
     """
     entry = _look_up(user)
     home = _home(folders, entry)
-    with tempfile.TemporaryDirectory(dir=home, prefix="submit-") as name:
+    with tempfile.TemporaryDirectory(dir=folders.scratch, prefix="submit-") as name:
         words = [program("sbatch"), *args]
         if script is not None:
             words += [str(_write_script(Path(name), script)), *script_args]

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import platform
-import pwd
-import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,12 +24,12 @@ from typing import TYPE_CHECKING
 from omnipilot_slurm.cluster import runner
 from omnipilot_slurm.errors import SandboxError, SlurmError
 from omnipilot_slurm.sandbox import accounting as books
-from omnipilot_slurm.sandbox import daemons, jobs, startup
+from omnipilot_slurm.sandbox import daemons, jobs, machine, startup
 from omnipilot_slurm.sandbox import pilot as pilots
 from omnipilot_slurm.sandbox.conf import Ports, Site
 from omnipilot_slurm.sandbox.daemons import SYSTEM_PATH
 from omnipilot_slurm.sandbox.folders import Folders, check_folder
-from omnipilot_slurm.sandbox.install import install
+from omnipilot_slurm.sandbox.install import install, open_to_others
 from omnipilot_slurm.sandbox.nodes import DEFAULT_NODES
 from omnipilot_slurm.sandbox.ports import free_ports
 
@@ -90,7 +87,7 @@ class Sandbox:
         Raises: SandboxError when it cannot be brought up; what was started is left for down().
         """
         began = time.monotonic()
-        _check_root()
+        machine.check_root()
         check_folder(self.folders.root)
         with self._locked():
             self._bring_up()
@@ -98,7 +95,7 @@ class Sandbox:
 
     def down(self) -> None:
         """Cancel the jobs and stop every process that was started here, and no other."""
-        _check_root()
+        machine.check_root()
         if not self.folders.running.is_dir():
             return
         with self._locked():
@@ -127,7 +124,7 @@ class Sandbox:
         Raises: SlurmError when it fails or does not come back.
         """
         environment = {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", **self.env()}
-        argv = [startup.program(words[0]), *words[1:]]
+        argv = [machine.program(words[0]), *words[1:]]
         return runner.ask(argv, env=environment, timeout_s=timeout_s)
 
     def submit(
@@ -239,8 +236,10 @@ class Sandbox:
 
     def _start(self, port_base: int) -> None:
         site = self._site(port_base)
-        if install(site, self.plugin, self.pilot):
+        is_changed = install(site, self.plugin, self.pilot)
+        if is_changed:
             startup.stop_slurm(self.folders)
+        if is_changed or self.pilot is None:
             daemons.stop(self.folders, pilots.NAME)
         if not site.accounting:
             startup.stop_accounting(self.folders)
@@ -260,8 +259,8 @@ class Sandbox:
             nodes=self.nodes,
             ports=Ports(base=port_base),
             host=platform.node().partition(".")[0],
-            slurm_user=_slurm_user(),
-            slurm_version=_slurm_version(),
+            slurm_user=machine.slurm_user(),
+            slurm_version=machine.slurm_version(),
             accounting=use_books,
             lua=self.plugin is not None or self.pilot is not None,
             extra_conf=self.extra_conf,
@@ -291,34 +290,8 @@ class Sandbox:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Let one up() or down() of this folder wait for another."""
-        self.folders.root.mkdir(parents=True, exist_ok=True)
+        with open_to_others():
+            self.folders.root.mkdir(parents=True, exist_ok=True)
         with (self.folders.root / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-def _check_root() -> None:
-    if os.geteuid() != 0:
-        raise SandboxError(
-            f"the sandbox must run as root, was started as uid {os.geteuid()}",
-            hint="slurmd starts jobs for other users; try `sudo omnipilot sandbox up`",
-        )
-
-
-def _slurm_user() -> str:
-    try:
-        return pwd.getpwnam("slurm").pw_name
-    except KeyError:
-        return "root"
-
-
-def _slurm_version() -> tuple[int, int]:
-    """Return (major, minor) of the installed slurmctld.
-
-    Raises: SandboxError when it is not installed.
-    """
-    answer = runner.ask([startup.program("slurmctld"), "-V"])
-    found = re.search(r"(\d+)\.(\d+)\.", answer)
-    if found is None:
-        raise SandboxError(f"`slurmctld -V` must print a version, was {answer!r}")
-    return int(found[1]), int(found[2])

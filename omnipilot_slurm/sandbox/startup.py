@@ -6,14 +6,14 @@ Called by Sandbox. A daemon that runs is left alone, so both ways may be repeate
 
 from __future__ import annotations
 
-import shutil
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import SandboxError, SlurmError
 from omnipilot_slurm.sandbox import accounting, daemons, pilot
-from omnipilot_slurm.sandbox.daemons import SYSTEM_PATH, Daemon
+from omnipilot_slurm.sandbox.daemons import Daemon
+from omnipilot_slurm.sandbox.machine import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,20 +76,6 @@ def stop_accounting(folders: Folders) -> None:
     """Stop slurmdbd, then its database."""
     for name in ("slurmdbd", "mariadbd"):
         daemons.stop(folders, name)
-
-
-def program(name: str) -> str:
-    """Return where a program of Slurm is.
-
-    Raises: SandboxError when it is not installed.
-    """
-    path = shutil.which(name, path=SYSTEM_PATH)
-    if path is None:
-        raise SandboxError(
-            f"{name} must be installed, was not found in {SYSTEM_PATH}",
-            hint="apt-get install slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins",
-        )
-    return path
 
 
 def _ensure(folders: Folders, name: str, start: Callable[[], None]) -> None:

@@ -149,6 +149,17 @@ def test_down_ends_jobs_and_daemons_and_comes_up_again_with_the_same_ports(small
     assert answer.job_id not in [job.job_id for job in small.jobs() if not job.has_ended]
 
 
+def test_a_tight_umask_of_the_caller_closes_nothing_to_jobs(small):
+    before = os.umask(0o077)
+    try:
+        small.up()
+        answer = small.submit(["--gres=gpu:1"], script=SERVE_AND_STEP)
+    finally:
+        os.umask(before)
+    assert small.wait(answer.job_id).state == "COMPLETED"
+    assert len(small.records(answer.job_id)) == 2
+
+
 def test_down_ends_what_a_killed_slurmctld_and_slurmd_left_behind(small):
     small.up()
     small.submit([], script="#!/bin/sh\necho $$ > ~/pid\nexec sleep 600\n")
@@ -264,6 +275,12 @@ def test_the_command_line_does_the_whole_round(small, tmp_path, capsys):
     assert small.records(job_id)[0].argv == ("vllm", "serve", "org/m", "-tp", "1")
     assert main([*here, "submit", "-p", "nonesuch", str(script)]) == 1
     assert main([*here, "down"]) == 0
+    capsys.readouterr()
+    assert main([*here, "submit", str(script)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: no sandbox is up in '{small.folders.root}'\n"
+        "hint: bring it up with `omnipilot sandbox up`\n"
+    )
     assert main([*here, "status"]) == 1
 
 

@@ -125,6 +125,16 @@ def test_a_folder_that_other_accounts_cannot_reach_is_refused():
         check_folder(Path(closed) / "box")
 
 
+def test_a_folder_of_another_account_is_refused():
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        Path(parent).chmod(0o755)
+        link = Path(parent) / "box"
+        link.symlink_to("/etc")
+        with pytest.raises(SandboxError) as caught:
+            check_folder(link)
+        assert str(caught.value) == f"sandbox folder must be a folder of root's own, was '{link}'"
+
+
 def test_a_folder_too_deep_for_a_socket_is_refused():
     folder = Path("/tmp") / ("x" * 90)
     with pytest.raises(SandboxError) as caught:
