@@ -13,11 +13,13 @@ from omnipilot_slurm.errors import ConfigError
 from omnipilot_slurm.records import Interval
 from omnipilot_slurm.resources import etc_layers, read_layers
 from omnipilot_slurm.strict_yaml import ListOf, Number, Section, load
-from omnipilot_slurm.vllm.overhead import StartupCoefficients
+from omnipilot_slurm.vllm.eras import ERAS
+from omnipilot_slurm.vllm.overhead import EraCoefficients, StartupCoefficients
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from omnipilot_slurm.errors import Fault
     from omnipilot_slurm.strict_yaml import Loaded
@@ -25,9 +27,17 @@ if TYPE_CHECKING:
 FILE = "startup.yaml"
 SCHEMA_VERSION = 1
 _N_BOUNDS = 3
-_NAMES = tuple(field.name for field in fields(StartupCoefficients))
-#: what startup.yaml may say: an interval for each coefficient
-SPEC = Section(keys={name: ListOf(item=Number()) for name in _NAMES})
+_COMMON = ("weights_frac", "hidden_copies", "encoder_kib", "encoder_tokens", "context_gib")
+_OF_ERA = tuple(field.name for field in fields(EraCoefficients))
+_ERA = Section(keys={name: ListOf(item=Number()) for name in _OF_ERA})
+#: what startup.yaml may say: an interval for each coefficient, those that versions change by era
+SPEC = Section(
+    keys={
+        **{name: ListOf(item=Number()) for name in _COMMON},
+        "draft_frac": Number(),
+        "eras": Section(keys={era.name: _ERA for era in ERAS}),
+    }
+)
 
 
 def load_startup(folders: Sequence[Path] = ()) -> StartupCoefficients:
@@ -38,19 +48,34 @@ def load_startup(folders: Sequence[Path] = ()) -> StartupCoefficients:
     site_files = [path for folder in folders if (path := folder / FILE).exists()]
     layers = [*etc_layers(FILE, site=None), *read_layers(site_files)]
     loaded = load(layers, SPEC, version=SCHEMA_VERSION)
-    faults = [fault for name in _NAMES for fault in _interval_faults(loaded, name)]
+    faults = list(_interval_faults(loaded))
     if faults:
         raise ConfigError(faults)
+    value = loaded.value
     return StartupCoefficients(
-        **{
-            name: Interval(**dict(zip(("lo", "mid", "hi"), loaded.value[name], strict=True)))
-            for name in _NAMES
-        }
+        **_intervals(value, _COMMON),
+        draft_frac=value["draft_frac"],
+        eras={
+            name: EraCoefficients(**_intervals(era, _OF_ERA)) for name, era in value["eras"].items()
+        },
     )
 
 
-def _interval_faults(loaded: Loaded, name: str) -> list[Fault]:
-    bounds = list(loaded.value[name])
-    if len(bounds) == _N_BOUNDS and bounds == sorted(bounds):
-        return []
-    return [loaded.fault((name,), f"{name}: must be [lo, mid, hi] in rising order, was {bounds}")]
+def _intervals(section: Mapping[str, Any], names: Sequence[str]) -> dict[str, Interval]:
+    return {
+        name: Interval(**dict(zip(("lo", "mid", "hi"), section[name], strict=True)))
+        for name in names
+    }
+
+
+def _interval_faults(loaded: Loaded) -> Iterator[Fault]:
+    paths: list[tuple[str, ...]] = [(name,) for name in _COMMON]
+    paths += [("eras", era.name, name) for era in ERAS for name in _OF_ERA]
+    for path in paths:
+        bounds = loaded.value
+        for key in path:
+            bounds = bounds[key]
+        if len(bounds) != _N_BOUNDS or list(bounds) != sorted(bounds):
+            was = f"was {list(bounds)}"
+            message = f"{'.'.join(path)}: must be [lo, mid, hi] in rising order, {was}"
+            yield loaded.fault(path, message)

@@ -1,14 +1,13 @@
 """The key-value cache: what a token costs on one GPU and what one request of full length takes.
 
-In: ModelFacts, the split over GPUs, the cache's type. Out: bytes. Called by `memory` and by the
-features of the cost model. Formulas and their versions: docs/fit.md.
+In: ModelFacts, the split over GPUs, the cache's type. Out: bytes. Called by the memory plan and by
+the features of the cost model. Formulas and their versions: docs/fit.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from omnipilot_slurm.facts import ModelFacts
@@ -19,6 +18,7 @@ _CACHE_BYTES = {
     "fp8_e4m3": 1.0,
     "fp8_e5m2": 1.0,
     "fp8_inc": 1.0,
+    "fp8_ds_mla": 1.0,
     "fp8_per_token_head": 1.0,
     "int8_per_token_head": 1.0,
     "int4_per_token_head": 0.5,
@@ -28,11 +28,12 @@ _CACHE_BYTES = {
     "half": 2.0,
 }
 #: bytes of a latent token in the packed layout of sparse-attention models
-_FP8_DS_MLA_BYTES = 656
+_FP8_DS_MLA_BYTES = 656.0
+#: bytes per head and token of the two 32-bit scales of the per-token-head types
+_SCALE_BYTES = 8.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvShape:
+class KvShape(NamedTuple):
     """What one GPU caches: bytes per token of its full and sliding layers, bytes per sequence.
 
     `full` and `sliding` sum over the layers that the GPU holds; `state` is what a sequence takes
@@ -45,28 +46,9 @@ class KvShape:
     state: float
 
 
-def cache_element_bytes(kv_cache_dtype: str, dtype_bytes: float) -> float:
-    """Return the bytes of one cached element, `dtype_bytes` being those of an activation."""
-    return _CACHE_BYTES.get(kv_cache_dtype, dtype_bytes)
-
-
 def kv_heads_per_gpu(model: ModelFacts, tensor_parallel: int) -> int:
-    """Return the KV heads that one GPU holds: divided by TP, replicated once TP exceeds them."""
+    """Return the KV heads that one GPU holds: divided by TP, copied once TP exceeds them."""
     return max(1, model.kv_heads // tensor_parallel)
-
-
-def bytes_per_token_of_layer(
-    model: ModelFacts, tensor_parallel: int, kv_cache_dtype: str, dtype_bytes: float
-) -> float:
-    """Return the bytes that one attention layer caches for one token on one GPU."""
-    element = cache_element_bytes(kv_cache_dtype, dtype_bytes)
-    if model.mla is not None:
-        if kv_cache_dtype == "fp8_ds_mla":
-            return _FP8_DS_MLA_BYTES
-        return (model.mla.kv_lora_rank + model.mla.qk_rope_head_dim) * element
-    heads = kv_heads_per_gpu(model, tensor_parallel)
-    scales = 8.0 * heads if kv_cache_dtype.endswith("per_token_head") else 0.0
-    return 2 * heads * model.head_dim * element + scales
 
 
 def kv_shape(
@@ -79,15 +61,37 @@ def kv_shape(
     context_parallel: int = 1,
 ) -> KvShape:
     """Return what the GPU with the most layers caches; context parallelism divides full layers."""
-    per_layer = bytes_per_token_of_layer(model, tensor_parallel, kv_cache_dtype, dtype_bytes)
+    full, sliding = _bytes_per_token(model, tensor_parallel, kv_cache_dtype, dtype_bytes)
     stage = ceil(model.layers / pipeline_parallel) / model.layers
     n_full = model.layers - model.n_sliding_layers - model.n_state_layers
     return KvShape(
-        full=per_layer * n_full * stage / context_parallel,
-        sliding=per_layer * model.n_sliding_layers * stage,
+        full=full * n_full * stage / context_parallel,
+        sliding=sliding * model.n_sliding_layers * stage,
         window=model.sliding_window,
         state=model.state_bytes_per_layer * model.n_state_layers * stage / tensor_parallel,
     )
+
+
+def _bytes_per_token(
+    model: ModelFacts, tensor_parallel: int, kv_cache_dtype: str, dtype_bytes: float
+) -> tuple[float, float]:
+    """Return the bytes that a full and a sliding layer cache for one token on one GPU."""
+    element = _CACHE_BYTES.get(kv_cache_dtype, dtype_bytes)
+    if model.mla is not None:
+        latent = (model.mla.kv_lora_rank + model.mla.qk_rope_head_dim) * element
+        if kv_cache_dtype == "fp8_ds_mla":
+            latent = _FP8_DS_MLA_BYTES
+        layer = latent + model.extra.get("index_head_dim", 0.0)
+        return layer, layer
+    scales = _SCALE_BYTES if kv_cache_dtype.endswith("per_token_head") else 0.0
+    heads = kv_heads_per_gpu(model, tensor_parallel)
+    v_head_dim = model.extra.get("v_head_dim", model.head_dim)
+    full = heads * ((model.head_dim + v_head_dim) * element + scales)
+    if "sliding_kv_heads" not in model.extra and "sliding_head_dim" not in model.extra:
+        return full, full
+    sliding_heads = max(1.0, model.extra.get("sliding_kv_heads", model.kv_heads) // tensor_parallel)
+    sliding_dim = model.extra.get("sliding_head_dim", model.head_dim)
+    return full, sliding_heads * (2 * sliding_dim * element + scales)
 
 
 def request_bytes(
@@ -95,14 +99,14 @@ def request_bytes(
 ) -> float:
     """Return what one request of `length` tokens takes, in whole blocks.
 
-    A sliding layer holds its window and the batch being prefilled; without the hybrid manager
-    (`hybrid` False) it is cached like a full one.
+    A sliding layer holds its window and the batch being prefilled, from whichever place in a block
+    the window starts; without the hybrid manager (`hybrid` False) it is cached like a full one.
     """
-    full_tokens = ceil(length / block_size) * block_size
+    full_tokens = -(-length // block_size) * block_size
     if not hybrid or shape.window is None:
         return full_tokens * (shape.full + shape.sliding) + shape.state
     held = min(shape.window - 1 + n_batched_tokens, length)
-    sliding_tokens = (ceil(held / block_size) + 1) * block_size
+    sliding_tokens = (-(-held // block_size) + 1) * block_size
     return full_tokens * shape.full + sliding_tokens * shape.sliding + shape.state
 
 
@@ -116,11 +120,17 @@ def longest_request(
     hybrid: bool,
 ) -> int:
     """Return the longest length <= limit whose request fits `available` bytes, in tokens."""
-    low, high = 0, limit
+
+    def fits(length: int) -> bool:
+        need = request_bytes(
+            shape, length, block_size=block_size, n_batched_tokens=n_batched_tokens, hybrid=hybrid
+        )
+        return need <= available
+
+    if limit <= 0 or fits(limit):
+        return max(limit, 0)
+    low, high = 0, limit - 1
     while low < high:
         middle = (low + high + 1) // 2
-        need = request_bytes(
-            shape, middle, block_size=block_size, n_batched_tokens=n_batched_tokens, hybrid=hybrid
-        )
-        low, high = (middle, high) if need <= available else (low, middle - 1)
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low

@@ -3,27 +3,61 @@
 In: what is known of the model and the GPU, the engine's arguments, the GPUs that the job holds, the
 fitted start-up coefficients. Out: a `LaunchReport`. Called by the decision (one call per arm), by
 `fit` and by the benchmark of launches. A check that does not apply is absent; "fails" is said only
-where every engine version and every value inside the intervals fails.
+where every engine version in question and every value inside the intervals fails.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnipilot_slurm.records import Interval, Reason, Starts
-from omnipilot_slurm.vllm.kv import kv_shape
-from omnipilot_slurm.vllm.memory import Engine, longest_that_fits, plan_memory
-from omnipilot_slurm.vllm.report import Check, CheckKind, LaunchReport, MemoryPlan
+from omnipilot_slurm.records import Interval, Starts
+from omnipilot_slurm.vllm.checks.features import feature_checks
+from omnipilot_slurm.vllm.checks.lengths import length_checks
+from omnipilot_slurm.vllm.checks.memory import (
+    cache_check,
+    free_memory_check,
+    headroom_check,
+    shared_check,
+    weights_check,
+)
+from omnipilot_slurm.vllm.checks.numbers import number_checks
+from omnipilot_slurm.vllm.checks.parallel import parallel_checks
+from omnipilot_slurm.vllm.checks.placement import placement_checks
+from omnipilot_slurm.vllm.checks.quantization import (
+    is_online,
+    quantization_checks,
+    quantization_in_force,
+)
+from omnipilot_slurm.vllm.checks.unseen import doubt_unseen
+from omnipilot_slurm.vllm.effective import dtype_bytes, effective_engine, effective_length
+from omnipilot_slurm.vllm.eras import in_question, possible_eras
+from omnipilot_slurm.vllm.memory import longest_that_fits, plan_memory
+from omnipilot_slurm.vllm.report import Check, LaunchReport, MemoryPlan
 from omnipilot_slurm.vllm.shards import weights_gib
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
+    from omnipilot_slurm.vllm.effective import Engine
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
     from omnipilot_slurm.vllm.report import Place
 
-_LARGE_GPU_GIB = 70
-_DTYPE_BYTES = {"float": 4.0, "float32": 4.0}
+GIB = 2.0**30
+#: the longest context that is looked for where the model states no maximum
+_LONGEST = 1 << 24
+#: how sure a plan can be of either outcome inside its interval
+_SUREST = 0.98
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """An engine as one era runs it, and the memory it then has."""
+
+    engine: Engine
+    memory: MemoryPlan
 
 
 def assess(
@@ -34,135 +68,144 @@ def assess(
     coefficients: StartupCoefficients,
 ) -> LaunchReport:
     """Return whether the server starts; without a GPU only what holds on every card is judged."""
-    checks = [*_parallel_checks(model, engine, place)]
-    if gpu is None:
-        return _report(checks, None, None)
-    resolved = _resolve(model, gpu, engine)
-    weights = weights_gib(
+    here = in_question(engine.vllm_version, model.architecture)
+    capability = None
+    if gpu is not None and gpu.capability is not None:
+        capability = 10 * gpu.capability[0] + gpu.capability[1]
+    checks = [
+        *parallel_checks(model, engine),
+        *placement_checks(engine, place, here),
+        *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
+        *number_checks(model, engine, capability, here),
+        *quantization_checks(model, engine, capability, here),
+        *length_checks(model, engine, effective_length(model, engine), here),
+    ]
+    planned = [] if gpu is None else plans(model, gpu, engine, coefficients)
+    if planned:
+        checks += memory_checks(model, engine, planned, coefficients.context_gib)
+        if place.shared:
+            checks.append(shared_check(planned[-1].engine.utilization))
+    return _report(model, doubt_unseen(checks, engine.unknown), planned)
+
+
+def plans(
+    model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, coefficients: StartupCoefficients
+) -> list[Planned]:
+    """Return the engine and its memory in each era that the version may belong to, newest last."""
+    weights = _weights(model, engine, coefficients)
+    cache = engine.kv_cache_memory_bytes
+    found = []
+    for era, version in possible_eras(engine.vllm_version, model.architecture):
+        effective = effective_engine(model, gpu, engine, era, version)
+        if effective is not None:
+            memory = plan_memory(
+                model,
+                gpu,
+                effective,
+                tensor_parallel=engine.tensor_parallel,
+                weights=weights,
+                coefficients=coefficients,
+                cache_gib=None if cache is None else cache / GIB,
+            )
+            found.append(Planned(engine=effective, memory=memory))
+    return found
+
+
+def _weights(model: ModelFacts, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
+    loaded = weights_gib(
         model,
-        model.quantization,
-        dtype_bytes=resolved.dtype_bytes,
+        quantization_in_force(model, engine),
+        dtype_bytes=dtype_bytes(engine),
         tensor_parallel=engine.tensor_parallel,
         pipeline_parallel=engine.pipeline_parallel,
         data_parallel=engine.data_parallel,
     )
-    plan = plan_memory(
-        model, gpu, resolved, _times(weights, coefficients.weights_frac), coefficients
+    frac, offloaded = coefficients.weights_frac, engine.cpu_offload_gib
+    draft = coefficients.draft_frac if engine.speculative else 0.0
+    return Interval(
+        lo=max(loaded.lo * frac.lo - offloaded, 0.0),
+        mid=max(loaded.mid * frac.mid - offloaded, 0.0),
+        hi=max(loaded.hi * frac.hi * (1 + draft) - offloaded, 0.0),
     )
-    checks += [_weights_check(plan), _cache_check(plan, resolved.max_model_len)]
-    limit = model.max_model_len or resolved.max_model_len
-    return _report(checks, plan, longest_that_fits(resolved, plan, limit))
 
 
-def _parallel_checks(model: ModelFacts, engine: EngineArgs, place: Place) -> list[Check]:
-    tensor_parallel = engine.tensor_parallel
-    checks = []
-    if tensor_parallel > 1:
-        rest = model.heads % tensor_parallel
-        text = f"{model.heads} heads / TP {tensor_parallel} leaves {rest}"
-        checks.append(_check("heads", CheckKind.DIVISIBILITY, _fails_if(rest != 0), text))
-    world = tensor_parallel * engine.pipeline_parallel * engine.data_parallel
-    if place.n_gpus is not None:
-        held = place.n_gpus * place.n_nodes
-        text = f"TP x PP x DP = {world} of {held} GPUs"
-        checks.append(_check("world_size", CheckKind.WORLD_SIZE, _fails_if(world > held), text))
-    return checks
+def memory_checks(
+    model: ModelFacts, engine: EngineArgs, planned: Sequence[Planned], context: Interval
+) -> list[Check]:
+    """Return the checks of memory over all eras in question; `context` is the CUDA context's."""
+    memories = [one.memory for one in planned]
+    utilization = planned[-1].engine.utilization
+    here = in_question(engine.vllm_version, model.architecture)
+    found = [
+        weights_check(memories[-1], _load_peak(model, engine, memories[-1].weights)),
+        cache_check(memories, planned[-1].engine.max_model_len),
+        headroom_check(memories, utilization, context),
+        free_memory_check(memories[-1], utilization, context, here),
+    ]
+    return [check for check in found if check is not None]
 
 
-def _weights_check(plan: MemoryPlan) -> Check:
-    fails = plan.weights.lo > plan.total.hi
-    text = f"weights {plan.weights.mid:.1f} GiB of {plan.total.mid:.1f} GiB on the GPU"
-    state = Starts.FAILS if fails else _starts_if(plan.weights.hi <= plan.total.lo)
-    return _check("weights", CheckKind.MEMORY, state, text)
+def _load_peak(model: ModelFacts, engine: EngineArgs, weights: Interval) -> float:
+    """Return the most GiB while weights load: in 16 bits, where they are quantised afterwards."""
+    if not is_online(model, engine):
+        return weights.hi
+    return weights_gib(
+        model,
+        None,
+        dtype_bytes=dtype_bytes(engine),
+        tensor_parallel=engine.tensor_parallel,
+        pipeline_parallel=engine.pipeline_parallel,
+        data_parallel=engine.data_parallel,
+    ).mid
 
 
-def _cache_check(plan: MemoryPlan, length: int) -> Check:
-    need = plan.kv_need
-    if plan.kv.hi < need.lo or plan.kv.hi <= 0:
-        state = Starts.FAILS
-    else:
-        state = _starts_if(plan.kv.lo >= need.hi and plan.kv.lo > 0)
-    text = (
-        f"one request of {length} tokens needs {need.mid:.2f} GiB, "
-        f"{plan.kv.mid:.2f} GiB ({plan.kv.lo:.2f} to {plan.kv.hi:.2f}) are left for the cache"
-    )
-    return _check("kv_cache", CheckKind.MEMORY, state, text)
-
-
-def _report(checks: list[Check], plan: MemoryPlan | None, longest: int | None) -> LaunchReport:
+def _report(model: ModelFacts, checks: Sequence[Check], planned: Sequence[Planned]) -> LaunchReport:
     states = {check.ok for check in checks}
+    verdict = Starts.STARTS
     if Starts.FAILS in states:
         verdict = Starts.FAILS
-    else:
-        verdict = _starts_if(Starts.UNSURE not in states and plan is not None)
+    elif Starts.UNSURE in states or not planned:
+        verdict = Starts.UNSURE
+    limit = model.max_model_len or _LONGEST
     return LaunchReport(
         verdict=verdict,
         checks=tuple(checks),
-        memory=plan,
-        max_model_len_that_fits=longest,
-        n_full_requests=None if plan is None else _full_requests(plan),
-        p_starts=_p_starts(plan) if verdict is Starts.UNSURE else None,
-    )
-
-
-def _full_requests(plan: MemoryPlan) -> Interval:
-    need = max(plan.kv_need.mid, 1e-9)
-    kv = plan.kv
-    return Interval(lo=max(kv.lo, 0) / need, mid=max(kv.mid, 0) / need, hi=max(kv.hi, 0) / need)
-
-
-def _p_starts(plan: MemoryPlan | None) -> float:
-    """Return the share of the cache's interval that holds one full request."""
-    if plan is None:
-        return 0.5
-    width = plan.kv.hi - plan.kv.lo
-    need = max(plan.kv_need.mid, 0.0)
-    return min(max((plan.kv.hi - need) / width, 0.02), 0.98) if width > 0 else 0.5
-
-
-def _resolve(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> Engine:
-    large = gpu.mem_gib >= _LARGE_GPU_GIB and "a100" not in gpu.name.lower()
-    n_seqs = engine.max_num_seqs or (1024 if large else 256)
-    n_batched = engine.max_num_batched_tokens or max(8192 if large else 2048, n_seqs)
-    utilization = engine.gpu_memory_utilization
-    dtype_bytes = _DTYPE_BYTES.get(engine.dtype, 2.0)
-    length = engine.max_model_len or model.max_model_len or 4096
-    return Engine(
-        tensor_parallel=engine.tensor_parallel,
-        pipeline_parallel=engine.pipeline_parallel,
-        data_parallel=engine.data_parallel,
-        dtype_bytes=dtype_bytes,
-        kv=kv_shape(
-            model,
-            tensor_parallel=engine.tensor_parallel,
-            pipeline_parallel=engine.pipeline_parallel,
-            kv_cache_dtype=engine.kv_cache_dtype,
-            dtype_bytes=dtype_bytes,
+        memory=planned[-1].memory if planned else None,
+        max_model_len_that_fits=min(
+            (longest_that_fits(one.engine, one.memory, limit) for one in planned), default=None
         ),
-        max_model_len=length,
-        n_batched_tokens=n_batched,
-        n_seqs=n_seqs,
-        utilization=Interval(lo=0.9, mid=0.91, hi=0.92)
-        if utilization is None
-        else Interval(lo=utilization, mid=utilization, hi=utilization),
-        block_size=engine.block_size or 16,
-        hybrid=True,
-        eager=engine.enforce_eager,
-        graphs_in_budget=None,
+        n_full_requests=_full_requests(planned) if planned else None,
+        p_starts=_p_starts(checks, planned) if verdict is Starts.UNSURE else None,
     )
 
 
-def _times(left: Interval, right: Interval) -> Interval:
-    return Interval(lo=left.lo * right.lo, mid=left.mid * right.mid, hi=left.hi * right.hi)
+def _full_requests(planned: Sequence[Planned]) -> Interval:
+    """Return how many requests of full length the cache holds at once."""
+    per_era = [
+        [max(kv, 0.0) / max(one.memory.kv_need.mid, 1 / GIB) for kv in (m.lo, m.mid, m.hi)]
+        for one in planned
+        for m in (one.memory.kv,)
+    ]
+    return Interval(
+        lo=min(era[0] for era in per_era), mid=per_era[-1][1], hi=max(era[2] for era in per_era)
+    )
 
 
-def _check(check_id: str, kind: CheckKind, state: Starts, text: str) -> Check:
-    return Check(id=check_id, kind=kind, ok=state, detail=Reason(code=check_id, text=text))
+def _p_starts(checks: Sequence[Check], planned: Sequence[Planned]) -> float:
+    """Return the probability behind "unsure": a cache that may fit, halves for the rest."""
+    p = 1.0
+    for check in checks:
+        if check.ok is Starts.UNSURE:
+            p *= _p_cache(planned) if check.id == "kv_cache" else 1 / 2
+    return p if planned else 1 / 2
 
 
-def _fails_if(condition: bool) -> Starts:
-    return Starts.FAILS if condition else Starts.STARTS
-
-
-def _starts_if(condition: bool) -> Starts:
-    return Starts.STARTS if condition else Starts.UNSURE
+def _p_cache(planned: Sequence[Planned]) -> float:
+    """Return the mean over eras of the share of the cache's interval that holds a full request."""
+    shares = []
+    for one in planned:
+        left, need = one.memory.kv, max(one.memory.kv_need.mid, 0.0)
+        width = left.hi - left.lo
+        share = (left.hi - need) / width if width > 0 else float(left.mid >= need)
+        shares.append(min(max(share, 1 - _SUREST), _SUREST))
+    return sum(shares) / len(shares)

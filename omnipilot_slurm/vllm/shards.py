@@ -1,7 +1,8 @@
-"""The weights that the fullest GPU of a server loads, by architecture and split.
+"""The weights that the fullest GPU of a server loads, by architecture, format and split.
 
 In: ModelFacts, the quantization in force, TP/PP/DP. Out: GiB as an interval. Called by `launch`.
-Linear layers are stored in the checkpoint's format; embeddings, head and towers stay 16-bit.
+A tower is split or copied (lo, hi); what vLLM adds on loading, like the absorbed projections of
+latent attention, is in the upper bound or in all.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Interval
+from omnipilot_slurm.vllm.weights import n_moe_layers, parameter_count
 
 if TYPE_CHECKING:
     from omnipilot_slurm.facts import ModelFacts, Quantization
+    from omnipilot_slurm.vllm.weights import ParameterCount
 
 GIB = 2.0**30
+_16_BIT = 2.0
+#: kernels of 4-bit experts pad one width, some both, to a multiple of it
+_MXFP4_TILE = 256
+_SCALE_BITS_8 = frozenset({"mxfp4", "modelopt_fp4", "nvfp4"})
+_WITH_ZERO_POINTS = frozenset({"awq", "gptq"})
 
 
 def stored_bits(quantization: Quantization) -> float:
@@ -24,9 +32,9 @@ def stored_bits(quantization: Quantization) -> float:
         return bits + 32 / (quantization.block[0] * quantization.block[1])
     if quantization.group_size is None or quantization.group_size <= 0:
         return bits
-    scale = 8.0 if quantization.method in {"mxfp4", "nvfp4", "modelopt_fp4"} else 16.0
-    zero = bits if quantization.method in {"awq", "gptq", "awq_marlin", "gptq_marlin"} else 0.0
-    return bits + (scale + zero) / quantization.group_size
+    narrow = quantization.method in _SCALE_BITS_8 or quantization.scheme in _SCALE_BITS_8
+    zero = bits if quantization.method in _WITH_ZERO_POINTS else 0.0
+    return bits + ((8.0 if narrow else 16.0) + zero) / quantization.group_size
 
 
 def weights_gib(
@@ -39,41 +47,81 @@ def weights_gib(
     data_parallel: int = 1,
 ) -> Interval:
     """Return what the GPU of the fullest pipeline stage loads, before fitted corrections."""
-    ends = float(model.vocab * model.hidden)
-    head = 0.0 if model.tied_embeddings else ends
-    linear = max(model.params - ends - head - model.tower_params, 0.0)
-    linear_bytes = dtype_bytes if quantization is None else stored_bits(quantization) / 8
-    head_quantized = quantization is not None and quantization.quantizes_head
-    head_bytes = head * (linear_bytes if head_quantized else dtype_bytes)
-    stage = ceil(model.layers / pipeline_parallel) / model.layers
-    experts = _expert_params(model)
-    per_gpu = stage * linear_bytes * (linear - experts + experts / data_parallel)
-    if pipeline_parallel == 1:
-        per_gpu += ends * dtype_bytes + head_bytes
-    else:
-        per_gpu += max(ends * dtype_bytes, head_bytes)
-    tower = model.tower_params * dtype_bytes
-    replicated = _replicated_bytes(model, linear_bytes, tensor_parallel) * stage
-    lo = (per_gpu + tower) / tensor_parallel + replicated
-    hi = per_gpu / tensor_parallel + tower + replicated
-    return Interval(lo=lo / GIB, mid=lo / GIB, hi=hi / GIB)
+    count = parameter_count(model)
+    stored = _stored_bytes(quantization, dtype_bytes)
+    experts = count.experts * stored["experts"] / (tensor_parallel * data_parallel)
+    rest = _split_bytes(model, count, stored, tensor_parallel)
+    ends = count.embedding * dtype_bytes, _head_bytes(count, quantization, dtype_bytes)
+    per_gpu = (sum(ends) if pipeline_parallel == 1 else max(ends)) / tensor_parallel
+    small = (count.norms + count.other) * dtype_bytes
+    tower = count.tower * dtype_bytes
+    absorbed = _absorbed_bytes(model) / tensor_parallel
+    even, uneven = _stage_shares(model.layers, pipeline_parallel)
+    moe = n_moe_layers(model)
+    moe_share = min(1.0, ceil(model.layers / pipeline_parallel) / moe) if moe else 0.0
+    padding = _padding(model, quantization, tensor_parallel)
+    base = per_gpu + small / pipeline_parallel
+    lo = base + rest * even + experts * moe_share + tower / tensor_parallel
+    mid = lo + absorbed * even + experts * moe_share * (padding - 1)
+    experts_hi = experts * padding**2 * (moe_share + uneven - even)
+    hi = base + (rest + absorbed) * uneven + experts_hi + tower
+    return Interval(lo=lo / GIB, mid=mid / GIB, hi=max(hi, mid) / GIB)
 
 
-def _expert_params(model: ModelFacts) -> float:
-    if model.experts is None:
+def _stage_shares(layers: int, n_stages: int) -> tuple[float, float]:
+    """Return the share of layers in the fullest stage: remainder spread, remainder in the last."""
+    return ceil(layers / n_stages) / layers, (layers // n_stages + layers % n_stages) / layers
+
+
+def _stored_bytes(quantization: Quantization | None, dtype_bytes: float) -> dict[str, float]:
+    """Return the bytes of a weight by the kind of linear layer it is in."""
+    kinds = dict.fromkeys(("attention", "mlp", "experts", "mixer"), dtype_bytes)
+    if quantization is not None:
+        kinds |= dict.fromkeys(quantization.quantizes, stored_bits(quantization) / 8)
+    return kinds
+
+
+def _split_bytes(
+    model: ModelFacts, count: ParameterCount, stored: dict[str, float], tensor_parallel: int
+) -> float:
+    """Return one GPU's bytes of all linear layers but routed experts, all stages."""
+    split = count.attention * stored["attention"] + count.mlp * stored["mlp"]
+    split += count.mixer * stored["mixer"]
+    copied = _copied_params(model) * (1 - 1 / tensor_parallel) * stored["attention"]
+    return split / tensor_parallel + copied
+
+
+def _padding(model: ModelFacts, quantization: Quantization | None, tensor_parallel: int) -> float:
+    """Return what padding one width of the experts multiplies them by."""
+    if model.experts is None or quantization is None or quantization.method != "mxfp4":
+        return 1.0
+    width = model.experts.intermediate / tensor_parallel
+    return ceil(width / _MXFP4_TILE) * _MXFP4_TILE / width
+
+
+def _head_bytes(
+    count: ParameterCount, quantization: Quantization | None, dtype_bytes: float
+) -> float:
+    if quantization is not None and quantization.quantizes_head:
+        return count.head * stored_bits(quantization) / 8
+    return count.head * dtype_bytes
+
+
+def _copied_params(model: ModelFacts) -> float:
+    """Return the attention parameters that every GPU of a TP group holds in full.
+
+    Latent attention copies its down projections. KV heads are copied once TP exceeds them, but
+    that takes TP as large as that; the share is under 1 % of any model that is served so.
+    """
+    if model.mla is None:
         return 0.0
-    experts = model.experts
-    n_layers = (model.layers - experts.n_dense_layers) / experts.every_n_layers
-    return min(
-        3.0 * model.hidden * experts.intermediate * experts.n_experts * n_layers, model.params
-    )
+    latent = model.mla.kv_lora_rank + model.mla.qk_rope_head_dim + (model.mla.q_lora_rank or 0)
+    return float(model.layers * model.hidden * latent)
 
 
-def _replicated_bytes(model: ModelFacts, linear_bytes: float, tensor_parallel: int) -> float:
-    """Return what TP does not divide: KV heads beyond their number, the latent projections."""
-    if model.mla is not None:
-        latent = model.mla.kv_lora_rank + model.mla.qk_rope_head_dim + (model.mla.q_lora_rank or 0)
-        per_layer = model.hidden * latent
-        return model.layers * per_layer * linear_bytes * (1 - 1 / tensor_parallel)
-    extra = max(tensor_parallel - model.kv_heads, 0) / tensor_parallel
-    return 2.0 * model.layers * model.hidden * model.head_dim * linear_bytes * extra
+def _absorbed_bytes(model: ModelFacts) -> float:
+    """Return what latent attention keeps beside its weights: W_UK and W_UV in 16 bits."""
+    if model.mla is None:
+        return 0.0
+    wide = model.mla.qk_nope_head_dim + model.mla.v_head_dim
+    return model.layers * model.heads * model.mla.kv_lora_rank * wide * _16_BIT

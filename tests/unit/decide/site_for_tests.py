@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.cluster_facts import NodeShape, PartitionFacts, Snapshot
@@ -15,7 +12,7 @@ from omnipilot_slurm.decide.decision import Decision, decide
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
 from omnipilot_slurm.errors import CatalogError
-from omnipilot_slurm.records import Interval, Mode, Submission
+from omnipilot_slurm.records import Mode, Submission
 from omnipilot_slurm.script import directives
 from omnipilot_slurm.site_settings import (
     GpuMap,
@@ -25,9 +22,11 @@ from omnipilot_slurm.site_settings import (
     WorkloadDefaults,
     WorkloadSettings,
 )
-from omnipilot_slurm.vllm.overhead import StartupCoefficients
+from omnipilot_slurm.startup_file import load_startup
 
-ETC = Path(__file__).parents[3] / "etc"
+if TYPE_CHECKING:
+    from omnipilot_slurm.vllm.overhead import StartupCoefficients
+
 NODES = {
     "a100": ("a100", 4, 64, 512_000),
     "a100-80": ("a100-80", 4, 64, 1_024_000),
@@ -42,9 +41,7 @@ def partition(name: str, **changes: Any) -> PartitionFacts:
     shape = NodeShape(
         n_nodes=1, gpus={gres: count}, cpus=cpus, memory_mib=memory, features=frozenset({gres})
     )
-    return replace(
-        PartitionFacts(name=name, shapes=(shape,), is_default=name == "a100"), **changes
-    )
+    return replace(PartitionFacts(name=name, shapes=(shape,), is_default=name == "a100"), **changes)
 
 
 SNAPSHOT = Snapshot(partitions=tuple(partition(name) for name in NODES))
@@ -57,12 +54,7 @@ def catalog() -> Catalog:
 
 @lru_cache
 def startup() -> StartupCoefficients:
-    values = yaml.safe_load((ETC / "startup.yaml").read_text())
-    names = StartupCoefficients.__dataclass_fields__
-    triples = {name: values[name] for name in names}
-    return StartupCoefficients(
-        **{name: Interval(lo=lo, mid=mid, hi=hi) for name, (lo, mid, hi) in triples.items()}
-    )
+    return load_startup()
 
 
 def models(name: str) -> KnownModel | UnknownModel:

@@ -1,0 +1,104 @@
+"""Whether weights, cache and the rest fit: the plans of all eras in question, as checks.
+
+In: the MemoryPlans, one an era. Out: Checks. Called by `launch`. A failure is certain where every
+plan fails by its most favourable value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnipilot_slurm.records import Starts
+from omnipilot_slurm.vllm.checks.outcome import fails_in, outcome
+from omnipilot_slurm.vllm.grammar import since
+from omnipilot_slurm.vllm.report import CheckKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnipilot_slurm.records import Interval
+    from omnipilot_slurm.vllm.report import Check, MemoryPlan
+
+#: from this share on CUDA graphs and NCCL may lack the room outside the budget
+_LITTLE_HEADROOM = 0.98
+#: below it what is outside the budget held the graphs in every public report
+_LOOK_AT_HEADROOM = 0.955
+_COMPARES_FREE_MEMORY = since("0.9.1")
+
+
+def weights_check(plan: MemoryPlan, load_peak_gib: float) -> Check:
+    """Return whether the weights alone fit the card; `load_peak_gib`: the most while they load."""
+    weights, total = plan.weights, plan.total
+    text = f"weights {weights.mid:.1f} GiB a GPU, {total.mid:.1f} GiB in all on it"
+    if weights.lo > total.hi:
+        state = Starts.FAILS
+    elif load_peak_gib > total.lo:
+        state = Starts.UNSURE
+    else:
+        state = Starts.STARTS if weights.hi <= total.lo else Starts.UNSURE
+    return outcome("weights", CheckKind.MEMORY, state, text)
+
+
+def cache_check(plans: Sequence[MemoryPlan], length: int) -> Check:
+    """Return whether one request of full length fits what is left for the cache."""
+    states = {cache_state(plan) for plan in plans}
+    state = states.pop() if len(states) == 1 else Starts.UNSURE
+    plan = plans[-1]
+    low, high = min(p.kv.lo for p in plans), max(p.kv.hi for p in plans)
+    need = (
+        f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB" if length else "a block"
+    )
+    text = (
+        f"{plan.budget.mid:.1f} GiB budget - {plan.weights.mid:.1f} weights"
+        f" - {plan.activation.mid:.1f} activations - {plan.non_torch.mid:.1f} other"
+        f" leaves {low:.1f} to {high:.1f} GiB for the cache; {need}"
+    )
+    return outcome("kv_cache", CheckKind.MEMORY, state, text)
+
+
+def cache_state(plan: MemoryPlan) -> Starts:
+    """Return what one plan says: fails and starts leave no doubt within the interval."""
+    need, left = plan.kv_need, plan.kv
+    if left.hi <= 0 or left.hi < need.lo:
+        return Starts.FAILS
+    return Starts.STARTS if left.lo > 0 and left.lo >= need.hi else Starts.UNSURE
+
+
+def headroom_check(
+    plans: Sequence[MemoryPlan], utilization: float, context: Interval
+) -> Check | None:
+    """Return whether what is outside the budget holds the CUDA context and the graphs."""
+    if utilization < _LOOK_AT_HEADROOM:
+        return None
+    outside = plans[-1].total.mid * (1 - utilization)
+    graphs = max(plan.cuda_graphs.hi for plan in plans)
+    text = (
+        f"utilization {utilization:g} leaves {outside:.2f} GiB for the CUDA context"
+        f" ({context.lo:.1f} to {context.hi:.1f}) and up to {graphs:.1f} of graphs"
+    )
+    tight = utilization >= _LITTLE_HEADROOM or context.hi + graphs > outside
+    return outcome("headroom", CheckKind.MEMORY, Starts.UNSURE if tight else Starts.STARTS, text)
+
+
+def free_memory_check(
+    plan: MemoryPlan, utilization: float, context: Interval, here: int
+) -> Check | None:
+    """Return whether the share asked for is free once the CUDA context exists."""
+    total = plan.total
+    if total.mid * (1 - utilization) > context.hi:
+        return None
+    text = (
+        f"utilization {utilization:g} asks for {total.mid * utilization:.2f} GiB,"
+        f" {total.mid - context.mid:.2f} of {total.mid:.2f} are free beside the CUDA context"
+    )
+    state = fails_in(_COMPARES_FREE_MEMORY, here)
+    if state is Starts.FAILS and total.mid * (1 - utilization) >= context.lo:
+        state = Starts.UNSURE
+    return outcome("free_memory", CheckKind.MEMORY, state, text)
+
+
+def shared_check(utilization: float) -> Check:
+    """Return whether another server on the same GPUs leaves the share asked for."""
+    text = f"another server of the job runs on the same GPUs, each may take {utilization:g}"
+    state = Starts.UNSURE if utilization > 1 / 2 else Starts.STARTS
+    return outcome("free_memory", CheckKind.MEMORY, state, text)

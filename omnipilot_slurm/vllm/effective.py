@@ -1,0 +1,132 @@
+"""The engine as it would run: the arguments with vLLM's defaults filled in, for one era.
+
+In: what a server is told, model and GPU facts, an era and one of its versions. Out: an `Engine`.
+Called by `launch`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omnipilot_slurm.vllm import defaults
+from omnipilot_slurm.vllm.grammar import before, candidates, since
+from omnipilot_slurm.vllm.kv import KvShape, kv_shape
+from omnipilot_slurm.vllm.overhead import Step
+
+if TYPE_CHECKING:
+    from omnipilot_slurm.facts import GpuFacts, ModelFacts
+    from omnipilot_slurm.records import EngineArgs
+    from omnipilot_slurm.vllm.eras import Era
+
+_DTYPE_BYTES = {"float": 4.0, "float32": 4.0}
+#: layers with a window are cached to their window only from this version on
+_HYBRID = since("0.9.1")
+#: versions that ask each pipeline stage for the cache of the whole model
+_WHOLE_MODEL_A_STAGE = since("0.14.0") & before("0.17.0")
+#: tokens that V0 puts through the language model for its largest image, and image and video
+_V0_IMAGE_TOKENS = 16384
+_V0_VIDEO_TOKENS = 32768
+#: Qwen3-VL's encoder cache in the versions that count a video's time stamps into it, and the
+#: copies of its output at deeper layers
+_STAMPED = since("0.11.0") & before("0.13.0")
+_STAMPED_TOKENS = 153600
+_DEEP_COPIES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine configuration of one era; `max_model_len` is 0 where vLLM takes what fits.
+
+    `kv_factor` multiplies what a request needs (a version that checks each stage of a pipeline
+    for the whole model), `graphs_in_budget` says that the estimate of CUDA graphs comes off the
+    cache rather than out of the share outside the budget.
+    """
+
+    era: str
+    n_gpus: int
+    dtype_bytes: float
+    n_layers: float
+    kv: KvShape
+    kv_factor: int
+    max_model_len: int
+    step: Step
+    utilization: float
+    block_size: int
+    hybrid: bool
+    graphs: bool
+    graphs_in_budget: bool
+
+
+def dtype_bytes(engine: EngineArgs) -> float:
+    """Return the bytes of an activation; `auto` is 16-bit for every checkpoint."""
+    return _DTYPE_BYTES.get(engine.dtype, 2.0)
+
+
+def effective_length(model: ModelFacts, engine: EngineArgs) -> int:
+    """Return the context length in force, 0 for `auto` and where neither side says one."""
+    if engine.max_model_len is not None:
+        return max(engine.max_model_len, 0)
+    return model.max_model_len or 0
+
+
+def effective_engine(
+    model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, era: Era, version: str
+) -> Engine | None:
+    """Return the engine as `version` runs it; None where that version would not choose the era."""
+    length = effective_length(model, engine)
+    scheduling = defaults.scheduling(
+        replace(engine, vllm_version=version), model, gpu, max_model_len=length or 4096
+    )
+    if era.engine not in scheduling.engine.values:
+        return None
+    bits = candidates(version)
+    utilization = engine.gpu_memory_utilization
+    return Engine(
+        era=era.name,
+        n_gpus=engine.tensor_parallel * engine.pipeline_parallel,
+        dtype_bytes=dtype_bytes(engine),
+        n_layers=model.layers / engine.pipeline_parallel,
+        kv=_kv_shape(model, engine),
+        kv_factor=engine.pipeline_parallel if bits & _WHOLE_MODEL_A_STAGE else 1,
+        max_model_len=length,
+        step=_step(model, era, bits, scheduling),
+        utilization=defaults.gpu_memory_utilization(version).newest
+        if utilization is None
+        else utilization,
+        block_size=engine.block_size or defaults.block_size(version, model, gpu).newest,
+        hybrid=bool(bits & _HYBRID) and engine.hybrid_kv_cache is not False,
+        graphs=not engine.enforce_eager,
+        graphs_in_budget=defaults.graphs_in_budget(version).newest,
+    )
+
+
+def _kv_shape(model: ModelFacts, engine: EngineArgs) -> KvShape:
+    return kv_shape(
+        model,
+        tensor_parallel=engine.tensor_parallel,
+        pipeline_parallel=engine.pipeline_parallel,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        dtype_bytes=dtype_bytes(engine),
+        context_parallel=engine.decode_context_parallel * engine.prefill_context_parallel,
+    )
+
+
+def _step(model: ModelFacts, era: Era, bits: int, scheduling: defaults.Scheduling) -> Step:
+    tokens, seqs = scheduling.max_num_batched_tokens, scheduling.max_num_seqs
+    step = Step(
+        tokens=tokens.newest,
+        tokens_lo=min(tokens.values),
+        tokens_hi=max(tokens.values),
+        seqs=seqs.newest,
+        seqs_lo=min(seqs.values),
+        seqs_hi=max(seqs.values),
+    )
+    if not model.tower_params:
+        return step
+    if era.engine == "V0":
+        image, video = max(step.tokens, _V0_IMAGE_TOKENS), max(step.tokens_hi, _V0_VIDEO_TOKENS)
+        return step._replace(tokens=image, tokens_hi=video)
+    if bits & _STAMPED and (model.architecture or "").startswith("Qwen3VL"):
+        return step._replace(encoded=_STAMPED_TOKENS, encoded_width=_DEEP_COPIES * model.hidden)
+    return step._replace(encoded=step.tokens, encoded_width=model.hidden)
