@@ -11,9 +11,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
 class Splice:
     """Stands for an expansion that may become any number of words, none included."""
+
+    __slots__ = ()
 
 
 class Effect(StrEnum):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from omnipilot_slurm.vllm.grammar import before, candidates, since
 
@@ -128,8 +128,7 @@ def scheduling(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Era:
+class _Era(NamedTuple):
     """Versions that schedule alike.
 
     `large` says which GPUs get the large values: named h100 or h200 ("name"), from 70 GiB on
@@ -174,8 +173,7 @@ _ERAS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Setting:
+class _Setting(NamedTuple):
     engine: str
     chunked: bool
     tokens: int

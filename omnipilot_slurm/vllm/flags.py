@@ -231,6 +231,8 @@ class _Reader:
         some = ", ".join(found[:4])
         text = f"{name}: ambiguous option, could match {some}"
         self._problem("ambiguous_prefix", index, text, Effect.REFUSED)
+        if self.grammar.options[found[0]][0].takes:
+            self._pass_over_value()
         return None
 
     def _abbreviated(self, index: int, name: str, spelling: str) -> None:
@@ -242,8 +244,12 @@ class _Reader:
         kind, text, takes = unrecognized(self.grammar, name)
         effect = Effect.UNSURE if self.may_be_newer else Effect.REFUSED
         self._problem(kind, word, text, effect)
+        if takes:
+            self._pass_over_value()
+
+    def _pass_over_value(self) -> None:
         following = self.tokens[self.at] if self.at < len(self.tokens) else None
-        if takes and following and not following.many and not self._is_option(following):
+        if following and not following.many and not self._is_option(following):
             self.at += 1
 
     def _check_versions(self, token: Token, spelling: str, variants: tuple[Option, ...]) -> None:
@@ -324,7 +330,7 @@ class _Reader:
         bad, reason = refused_value(self.grammar, variants, text)
         if bad:
             certain = bad == self.grammar.versions
-            where = "" if certain else f" in vLLM {span(bad)}"
+            where = "" if certain else f" (vLLM refuses it {span(bad)})"
             effect = Effect.REFUSED if certain else Effect.UNSURE
             self._problem("invalid_value", word, f"{spelling}: {reason}{where}", effect)
 

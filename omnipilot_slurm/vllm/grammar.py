@@ -2,7 +2,7 @@
 
 In: a version string, a partial one ("0.8") or None (unknown). Out: a Grammar that answers for every
 known version the string may stand for, from the rows of options.py. Called by flags.py.
-A version that was not read stands for its two neighbours; postN stands for its release.
+A version that was not read stands for its two neighbours; postN and its release for each other.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def span(bits: int) -> str:
     """Say in words which of the known versions some bits are ("from 0.8.3 to 0.17.1")."""
     first = options.VERSIONS[(bits & -bits).bit_length() - 1]
     last = options.VERSIONS[bits.bit_length() - 1]
+    if first == last:
+        return f"in {first} only"
     if bits.bit_length() == _N:
         return f"from {first}"
     return f"up to {last}" if bits & 1 else f"from {first} to {last}"
@@ -78,14 +80,12 @@ def candidates(version: str | None) -> int:
     key = find_key(version) if version is not None else None
     if key is None:
         return EVERY
-    if key.is_partial:
-        same = sum(1 << i for i, known in enumerate(_KEYS) if known.release[:2] == key.release)
-        if same:
-            return same
-    if key.stage > 0 or key in _KEYS:
-        same = sum(1 << i for i, known in enumerate(_KEYS) if known.release == key.release)
-        if key in _KEYS or same:
-            return 1 << _KEYS.index(key) if key in _KEYS else same
+    if key in _KEYS:
+        return 1 << _KEYS.index(key)
+    n = 2 if key.is_partial else None
+    same = sum(1 << i for i, known in enumerate(_KEYS) if known.release[:n] == key.release)
+    if same and key.stage >= 0:
+        return same
     above = bisect_left(_KEYS, key)
     return (1 << max(above - 1, 0)) | (1 << min(above, _N - 1))
 
@@ -162,7 +162,8 @@ def _grammar(form: str, versions: int) -> Grammar:
 
 
 def _n_shared(one: str, other: str) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    same = (a == b for a, b in zip(one, other, strict=False))
+    return next((i for i, alike in enumerate(same) if not alike), min(len(one), len(other)))
 
 
 class _Row(NamedTuple):

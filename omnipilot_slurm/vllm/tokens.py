@@ -9,7 +9,6 @@ _pull_args_from_config of each version in options.VERSIONS.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.vllm.command_line import Effect, Occurrence, Problem, Splice
@@ -53,13 +52,13 @@ class Token(NamedTuple):
     composed: bool = False
 
 
-@dataclass(slots=True)
 class Prepared:
     """Tokens for argparse, and what was found out on the way."""
 
-    tokens: list[Token]
-    config: Occurrence | None = None
-    problems: list[Problem] = field(default_factory=list)
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.config: Occurrence | None = None
+        self.problems: list[Problem] = []
 
     def refuse(self, kind: str, index: int | None, text: str) -> None:
         """Note that vLLM ends here."""
