@@ -275,13 +275,13 @@ class Sandbox:
         return base
 
     def _end_jobs(self) -> None:
-        """Cancel what runs and give it a moment to end; down() ends the rest."""
+        """Cancel all jobs and give them a moment to end; down() ends the rest."""
         deadline = time.monotonic() + _JOBS_END_S
         try:
-            while running := self.run("squeue", "-h", "-o", "%A").split():
-                if time.monotonic() > deadline:
-                    return
-                self.run("scancel", *running)
+            # what waits first, or it would start in the place of what runs
+            for state in ("PENDING", "RUNNING", "SUSPENDED"):
+                self.run("scancel", f"--state={state}")
+            while self.run("squeue", "-h", "-o", "%A") and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
         except SlurmError:
             # slurmctld does not answer: nothing can be cancelled
