@@ -2,6 +2,7 @@
 
 Lengths are in tokens, widths in elements, memory in GiB (2**30 bytes), bandwidth in 10**9 bytes/s,
 compute in 10**12 operations/s (dense, without sparsity). A fact that is not known is None.
+The records can be hashed, so that what follows from them alone is computed once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class GpuFacts:
     vendor: str
     mem_gib: float
     bandwidth_gb_s: float
-    peak_tflops: Mapping[str, float]
+    peak_tflops: Mapping[str, float] = field(hash=False)
     link_gb_s: float
     tdp_w: float
     capability: tuple[int, int] | None
@@ -88,8 +89,9 @@ class ModelFacts:
     `dtype` is "unknown" where the source does not state the 16-bit format of the weights.
     `extra` holds what few architectures need: the keys at the head of vllm/weights.py, and
     `parallel_state_layers` (attention layers that keep such a state as well),
-    `model_max_length` (a longer context that newer vLLM accepts on demand) and
-    `default_max_model_len` (what newer vLLM takes where none is asked and it is shorter).
+    `weight_bytes` (the size of the files that were read), `model_max_length` (a longer context
+    that newer vLLM accepts on demand) and `default_max_model_len` (what newer vLLM takes where
+    none is asked and it is shorter).
     """
 
     id: str
@@ -118,4 +120,4 @@ class ModelFacts:
     tower_params: float = 0.0
     source: str = ""
     aliases: tuple[str, ...] = ()
-    extra: Mapping[str, float] = field(default_factory=dict)
+    extra: Mapping[str, float] = field(default_factory=dict, hash=False)

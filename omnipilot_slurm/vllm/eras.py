@@ -78,10 +78,16 @@ def in_question(version: str | None, architecture: str | None) -> int:
 
 
 @lru_cache(maxsize=512)
-def possible_eras(version: str | None, architecture: str | None) -> tuple[tuple[Era, str], ...]:
-    """Return the eras a server may belong to, each with its newest version in question."""
+def possible_eras(
+    version: str | None, architecture: str | None
+) -> tuple[tuple[str, tuple[Era, ...]], ...]:
+    """Return the eras a server may belong to, by the newest version in question that has them."""
     here = in_question(version, architecture)
-    if version is not None and is_beyond(version):
+    if is_beyond(version):
         here = candidates(version)
-    found = ((era, era.versions & here) for era in ERAS)
-    return tuple((era, VERSIONS[bits.bit_length() - 1]) for era, bits in found if bits)
+    found: dict[str, tuple[Era, ...]] = {}
+    for era in ERAS:
+        if bits := era.versions & here:
+            newest = VERSIONS[bits.bit_length() - 1]
+            found[newest] = (*found.get(newest, ()), era)
+    return tuple(found.items())

@@ -120,17 +120,27 @@ def longest_request(
     hybrid: bool,
 ) -> int:
     """Return the longest length <= limit whose request fits `available` bytes, in tokens."""
-
-    def fits(length: int) -> bool:
-        need = request_bytes(
-            shape, length, block_size=block_size, n_batched_tokens=n_batched_tokens, hybrid=hybrid
-        )
-        return need <= available
-
-    if limit <= 0 or fits(limit):
+    whole = request_bytes(
+        shape, limit, block_size=block_size, n_batched_tokens=n_batched_tokens, hybrid=hybrid
+    )
+    if limit <= 0 or whole <= available:
         return max(limit, 0)
-    low, high = 0, limit - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    room = available - shape.state
+    if not hybrid or shape.window is None:
+        return _whole_blocks(room, shape.full + shape.sliding, block_size, limit)
+    window = shape.window - 1 + n_batched_tokens
+    held = (-(-window // block_size) + 1) * block_size * shape.sliding
+    longest = _whole_blocks(room - held, shape.full, block_size, limit)
+    if longest >= window:
+        return longest
+    room -= block_size * shape.sliding
+    return min(_whole_blocks(room, shape.full + shape.sliding, block_size, limit), window)
+
+
+def _whole_blocks(room: float, bytes_per_token: float, block_size: int, limit: int) -> int:
+    """Return the tokens of the blocks that fit, fewer than `limit`, which does not."""
+    if room < 0:
+        return 0
+    if bytes_per_token <= 0:
+        return limit
+    return min(int(room // (bytes_per_token * block_size)) * block_size, limit)

@@ -8,8 +8,8 @@ where every engine version in question and every value inside the intervals fail
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Interval, Starts
 from omnipilot_slurm.vllm.checks.features import feature_checks
@@ -30,9 +30,10 @@ from omnipilot_slurm.vllm.checks.quantization import (
     quantization_in_force,
 )
 from omnipilot_slurm.vllm.checks.unseen import doubt_unseen
-from omnipilot_slurm.vllm.effective import dtype_bytes, effective_engine, effective_length
+from omnipilot_slurm.vllm.effective import dtype_bytes, effective_engines, effective_length
 from omnipilot_slurm.vllm.eras import in_question, possible_eras
 from omnipilot_slurm.vllm.memory import longest_that_fits, plan_memory
+from omnipilot_slurm.vllm.overhead import widths
 from omnipilot_slurm.vllm.report import Check, LaunchReport, MemoryPlan
 from omnipilot_slurm.vllm.shards import weights_gib
 
@@ -52,8 +53,7 @@ _LONGEST = 1 << 24
 _SUREST = 0.98
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class Planned(NamedTuple):
     """An engine as one era runs it, and the memory it then has."""
 
     engine: Engine
@@ -68,17 +68,13 @@ def assess(
     coefficients: StartupCoefficients,
 ) -> LaunchReport:
     """Return whether the server starts; without a GPU only what holds on every card is judged."""
-    here = in_question(engine.vllm_version, model.architecture)
     capability = None
     if gpu is not None and gpu.capability is not None:
         capability = 10 * gpu.capability[0] + gpu.capability[1]
+    here = in_question(engine.vllm_version, model.architecture)
     checks = [
-        *parallel_checks(model, engine),
+        *_model_checks(model, engine, capability),
         *placement_checks(engine, place, here),
-        *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
-        *number_checks(model, engine, capability, here),
-        *quantization_checks(model, engine, capability, here),
-        *length_checks(model, engine, effective_length(model, engine), here),
     ]
     planned = [] if gpu is None else plans(model, gpu, engine, coefficients)
     if planned:
@@ -88,31 +84,48 @@ def assess(
     return _report(model, doubt_unseen(checks, engine.unknown), planned)
 
 
+@lru_cache(maxsize=1024)
+def _model_checks(
+    model: ModelFacts, engine: EngineArgs, capability: int | None
+) -> tuple[Check, ...]:
+    """Return the checks that no GPU count and no memory decides: alike for many arms."""
+    here = in_question(engine.vllm_version, model.architecture)
+    return (
+        *parallel_checks(model, engine),
+        *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
+        *number_checks(model, engine, capability, here),
+        *quantization_checks(model, engine, capability, here),
+        *length_checks(model, engine, effective_length(model, engine, here), here),
+    )
+
+
 def plans(
     model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, coefficients: StartupCoefficients
 ) -> list[Planned]:
     """Return the engine and its memory in each era that the version may belong to, newest last."""
     weights = _weights(model, engine, coefficients)
     cache = engine.kv_cache_memory_bytes
-    found = []
-    for era, version in possible_eras(engine.vllm_version, model.architecture):
-        effective = effective_engine(model, gpu, engine, era, version)
-        if effective is not None:
-            memory = plan_memory(
-                model,
+    wide = widths(model, engine.tensor_parallel, dtype_bytes(engine))
+    possible = possible_eras(engine.vllm_version, model.architecture)
+    return [
+        Planned(
+            engine=effective,
+            memory=plan_memory(
                 gpu,
                 effective,
-                tensor_parallel=engine.tensor_parallel,
+                wide,
                 weights=weights,
                 coefficients=coefficients,
                 cache_gib=None if cache is None else cache / GIB,
-            )
-            found.append(Planned(engine=effective, memory=memory))
-    return found
+            ),
+        )
+        for effective in effective_engines(model, gpu, engine, possible)
+    ]
 
 
-def _weights(model: ModelFacts, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
-    loaded = weights_gib(
+@lru_cache(maxsize=1024)
+def _loaded(model: ModelFacts, engine: EngineArgs) -> Interval:
+    return weights_gib(
         model,
         quantization_in_force(model, engine),
         dtype_bytes=dtype_bytes(engine),
@@ -120,6 +133,10 @@ def _weights(model: ModelFacts, engine: EngineArgs, coefficients: StartupCoeffic
         pipeline_parallel=engine.pipeline_parallel,
         data_parallel=engine.data_parallel,
     )
+
+
+def _weights(model: ModelFacts, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
+    loaded = _loaded(model, engine)
     frac, offloaded = coefficients.weights_frac, engine.cpu_offload_gib
     draft = coefficients.draft_frac if engine.speculative else 0.0
     return Interval(

@@ -20,14 +20,13 @@ from omnipilot_slurm.vllm.overhead import (
     activation_gib,
     graphs_gib,
     non_torch_gib,
-    widths,
 )
 from omnipilot_slurm.vllm.report import MemoryPlan
 
 if TYPE_CHECKING:
-    from omnipilot_slurm.facts import GpuFacts, ModelFacts
+    from omnipilot_slurm.facts import GpuFacts
     from omnipilot_slurm.vllm.effective import Engine
-    from omnipilot_slurm.vllm.overhead import StartupCoefficients
+    from omnipilot_slurm.vllm.overhead import StartupCoefficients, Widths
 
 #: drivers differ in the total they report by up to 0.2 GiB; a size that no report backs, by 2 %
 _MEASURED_SPREAD_GIB = 0.1
@@ -41,11 +40,10 @@ def total_gib(gpu: GpuFacts) -> Interval:
 
 
 def plan_memory(
-    model: ModelFacts,
     gpu: GpuFacts,
     engine: Engine,
+    wide: Widths,
     *,
-    tensor_parallel: int,
     weights: Interval,
     coefficients: StartupCoefficients,
     cache_gib: float | None = None,
@@ -55,7 +53,6 @@ def plan_memory(
     `weights` is what it loads, in GiB; `cache_gib` a size of the cache that the user gave.
     """
     era = coefficients.eras[engine.era]
-    wide = widths(model, tensor_parallel, engine.dtype_bytes)
     total = total_gib(gpu)
     budget = total.scaled(engine.utilization)
     activation = activation_gib(wide, engine.step, era, coefficients)
