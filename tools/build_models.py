@@ -549,7 +549,7 @@ HEAD = """\
 # from public packages and tools/models_curated.yaml; do not edit it here. A site adds or corrects
 # models in /etc/omnipilot/models.yaml, which lies over this file key by key:
 #     schema: 1
-#     models: {our-lab/Our-7B: {shape: llama-3.1-8b, max_model_len: 16384, source: ours}}
+#     models: {our-lab/Our-8B: {shape: meta-llama/Llama-3.1-8B, source: ours}}
 #
 # sources        where a row comes from and why it is believed
 # quantizations  formats of stored weights: method is vLLM's name; group_size inputs share a scale
@@ -557,7 +557,8 @@ HEAD = """\
 #                kinds of layer that are stored so, all linear ones where it is absent
 # shapes         architectures; fields as in omnipilot_slurm/facts.py, `extra` as at the head of
 #                omnipilot_slurm/vllm/weights.py; widths in elements, lengths in tokens
-# models         checkpoints: shape, longest context that vLLM derives, how weights are stored
+# models         checkpoints: shape (or the id of a model of the same one), longest context that
+#                vLLM derives, how weights are stored
 """
 
 

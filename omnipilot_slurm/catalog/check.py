@@ -67,8 +67,8 @@ def _gpu_faults(gpu: GpuFacts) -> Iterator[tuple[str, str]]:
 def check_models(table: ModelTable, loaded: Loaded) -> list[Fault]:
     """Return what is wrong with the shapes and models of models.yaml."""
     users: dict[str, str] = {}
-    for model_id, row in table.models.items():
-        users.setdefault(row["shape"], model_id)
+    for model_id in table.ids():
+        users.setdefault(table.shape_of(model_id), model_id)
     return [
         loaded.fault(("shapes", shape, key), f"shapes.{shape}.{key}: {message}")
         for shape, model_id in users.items()

@@ -36,6 +36,10 @@ _LENGTHS = (
 )  # fmt: skip
 #: classes named like encoders that generate text
 _TEXT_DESPITE_NAME = frozenset({"AquilaModel", "ChatGLMModel", "GPT2LMHeadModel"})
+#: how far a checkpoint's own count may be from the implied one, and how far above it where the
+#: checkpoint holds layers for multi-token prediction
+_TOLERANCE_FRAC = 0.02
+_MORE_FRAC = 0.05
 _DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32"}
 
 
@@ -62,7 +66,8 @@ def facts_from_config(
 def _text_part(root: Fields) -> Fields:
     """Return the part that describes the language model, which may be nested twice (Omni)."""
     inner = root.inner(*_TEXT_PARTS)
-    return root if inner is None else _text_part(inner)
+    nested = None if inner is None else inner.inner(*_TEXT_PARTS)
+    return nested or inner or root
 
 
 def _family(root: Fields, text: Fields, model_type: str, stated: float | None) -> Family:
@@ -147,9 +152,9 @@ def _sized(facts: ModelFacts, root: Fields, stated: float | None) -> ModelFacts:
         tower = beyond if beyond > 0 else tower_params(root, facts.hidden)
         facts = replace(facts, tower_params=tower)
     count = parameter_count(facts)
-    if stated is not None and facts.kind != "multimodal" and not _near(count.total, stated):
+    if stated is not None and facts.kind != "multimodal" and not _near(count.total, stated, root):
         raise CatalogError(
-            f"{facts.id}: config.json implies {count.total / 1e9:.2f} billion parameters, "
+            f"config.json implies {count.total / 1e9:.2f} billion parameters, "
             f"the checkpoint has {stated / 1e9:.2f}",
             hint="its architecture differs from what is known here",
         )
@@ -163,8 +168,10 @@ def _predicts_more(root: Fields) -> bool:
     return text.has("mtp_num_hidden_layers", "num_nextn_predict_layers")
 
 
-def _near(implied: float, stated: float) -> bool:
-    return abs(implied - stated) <= 0.02 * stated
+def _near(implied: float, stated: float, root: Fields) -> bool:
+    """Tell whether a checkpoint's count bears out the implied one; more if it predicts more."""
+    most = _MORE_FRAC if _predicts_more(root) else _TOLERANCE_FRAC
+    return -_TOLERANCE_FRAC * stated <= stated - implied <= most * stated
 
 
 def _kind(root: Fields, family: Family) -> str:
@@ -227,7 +234,8 @@ def _intermediate(model_type: str, text: Fields, hidden: int) -> int:
         return text.count("shared_intermediate_size") or width or 0
     ratios = [block.inner("ffn") for block in text.inners("block_configs")]
     if ratios:
-        widest = max(ffn.number("ffn_mult") or 0.0 for ffn in ratios if ffn is not None)
+        widths = [ffn.number("ffn_mult") or 0.0 for ffn in ratios if ffn is not None]
+        widest = max(widths, default=0.0)
         return -(-int(2 * widest * hidden / 3) // 256) * 256
     inner = text.inner("ffn_config")
     if inner is not None:

@@ -181,7 +181,8 @@ class Catalog:
 
     def _kept(self, model_id: str) -> tuple[object, ...]:
         row = self._models.models[model_id]
-        return tuple(row.get(key) for key in ("shape", "max_model_len", "quantization"))
+        kept = (row.get("max_model_len"), row.get("quantization"))
+        return (self._models.shape_of(model_id), *kept)
 
     def _unknown(self, asked: ModelName, name: str) -> CatalogError:
         near = self._near(asked)

@@ -143,6 +143,11 @@ class ModelTable:
             for alias in row.get("aliases", ()):
                 yield alias, model_id
 
+    def shape_of(self, model_id: str) -> str:
+        """Return the name of a model's shape, which it may state as another model's id."""
+        name: str = self.models[model_id]["shape"]
+        return name if name in self.shapes else str(self.models[name]["shape"])
+
     def facts(self, model_id: str) -> ModelFacts:
         """Return the facts of an id of this table."""
         found = self._built.get(model_id)
@@ -161,7 +166,7 @@ class ModelTable:
             quantization=None if name is None else self.quantizations[name],
             source=row["source"],
             aliases=row.get("aliases", ()),
-            **({"intermediate": 0} | self.shapes[row["shape"]]),
+            **({"intermediate": 0} | self.shapes[self.shape_of(model_id)]),
         )
         return with_active(facts)
 
@@ -192,11 +197,20 @@ def load_models(layers: Sequence[Layer]) -> tuple[ModelTable, Loaded]:
 def _undefined(
     loaded: Loaded, table: ModelTable, model_id: str, row: dict[str, Any]
 ) -> Iterator[Fault]:
-    for key, names in (("shape", set(table.shapes)), ("quantization", set(table.quantizations))):
+    defined: dict[str, dict[str, Any]] = {
+        "shape": table.shapes,
+        "quantization": table.quantizations,
+    }
+    for key, names in defined.items():
         name = row.get(key)
-        if name is None or name in names:
+        if name is None or name in names or (key == "shape" and _has_shape(table, name)):
             continue
         near = near_names(name, names, n=1)
         advice = f"; did you mean {near[0]!r}" if near else ""
         message = f"models.{model_id}.{key}: {name!r} is not defined under {key}s{advice}"
         yield loaded.fault(("models", model_id, key), message)
+
+
+def _has_shape(table: ModelTable, model_id: str) -> bool:
+    row = table.models.get(model_id)
+    return row is not None and row["shape"] in table.shapes
