@@ -72,8 +72,8 @@ class Daemon:
         """Answer calls until a signal says stop; then finish those in flight."""
         signals = Signals({*_STOP, signal.SIGHUP})
         self._server.start()
-        self._states.reload()
         self._notifier.ready("answering; the first state is being loaded")
+        self._states.reload()
         _log.info(line("listening", socket=self._listener.path, version=__version__))
         refresh_at = time.monotonic() + self._states.current.loaded.poll_s
         while not (got := signals.wait(self._patience_s(refresh_at))) & _STOP:

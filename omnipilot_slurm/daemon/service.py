@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -81,6 +82,7 @@ class Service:
         self._metrics = metrics
         self._recorder = recorder
         self._status = status
+        self._reloading = threading.Lock()
         self._cache: AnswerCache[bytes, Decision] = AnswerCache(n_cached_answers)
 
     def answer(self, line: bytes) -> Reply:
@@ -157,13 +159,17 @@ class Service:
         return self._reload() if op is Op.RELOAD else protocol.encode_ok()
 
     def _reload(self) -> bytes:
-        if self._states.busy:
-            return protocol.encode_error("busy", "a load is under way; ask again when it has ended")
+        # one worker waits for a load, never all of them
+        if not self._reloading.acquire(blocking=False):
+            text = "another reload is under way; ask again when it has ended"
+            return protocol.encode_error("busy", text)
         try:
             fault = self._states.reload().result(RELOAD_TIMEOUT_S)
         except TimeoutError:
             text = f"not loaded after {RELOAD_TIMEOUT_S:.0f} s; `status` says how it ends"
             return protocol.encode_error("busy", text)
+        finally:
+            self._reloading.release()
         return protocol.encode_ok() if fault is None else protocol.encode_error("reload", fault)
 
 

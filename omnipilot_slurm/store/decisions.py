@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from omnipilot_slurm.records import Outcome
 
 _COLUMNS = (
-    "id, at, verdict, code, user_name, account, partition, job_name, script_sha256, script_bytes, "
-    "generation, cached, elapsed_ms, answer, record"
+    "id, at, verdict, would_be, code, user_name, account, partition, job_name, script_sha256, "
+    "script_bytes, generation, cached, elapsed_ms, answer, record"
 )
 #: the columns of a row, in the order of the table
-Row = tuple[
-    str, float, str, str | None, str | None, str | None, str | None, str | None, str, int, int,
-    int, float, str, str,
-]  # fmt: skip
+Row = tuple[str | float | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +59,7 @@ class StoredDecision:
     id: str
     at: float
     verdict: str
+    would_be: str | None
     code: str | None
     user_name: str | None
     account: str | None
@@ -78,19 +76,19 @@ class StoredDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """How many decisions there are since a time, by verdict, by reason code and by partition."""
+    """How many decisions there are since a time, and of which kinds; "" where none was said."""
 
     n: int
     first_at: float | None
     last_at: float | None
     by_verdict: Mapping[str, int]
+    by_would_be: Mapping[str, int]
     by_code: Mapping[str, int]
     by_partition: Mapping[str, int]
 
 
-def row_of(decided: Decided) -> Row:
-    """Return a decision's row, secrets taken out of every text in it."""
-    subject, outcome = decided.subject, decided.outcome
+def texts_of(outcome: Outcome) -> tuple[str, str]:
+    """Return `answer` and `record` of a row as JSON, secrets taken out of every text in them."""
     answer = {
         "messages": outcome.messages,
         "fields": outcome.fields,
@@ -100,10 +98,17 @@ def row_of(decided: Decided) -> Row:
             for edit in outcome.edits
         ],
     }
+    return json.dumps(clean(answer)), json.dumps(clean(outcome.record))
+
+
+def row_of(decided: Decided, texts: tuple[str, str]) -> Row:
+    """Return a decision's row; `texts` are those of its outcome."""
+    subject, outcome = decided.subject, decided.outcome
     return (
         decided.id,
         decided.at,
         str(outcome.verdict),
+        clean(outcome.record.get("would_be")),
         clean(outcome.code),
         clean(subject.user_name),
         clean(subject.account),
@@ -114,8 +119,7 @@ def row_of(decided: Decided) -> Row:
         decided.generation,
         int(decided.cached),
         decided.elapsed_ms,
-        json.dumps(clean(answer)),
-        json.dumps(clean(outcome.record)),
+        *texts,
     )
 
 
@@ -173,13 +177,14 @@ def summary(connection: sqlite3.Connection, at: float = 0.0) -> Summary:
                 (at,),
             )
         )
-        for column in ("verdict", "code", "partition")
+        for column in ("verdict", "would_be", "code", "partition")
     }
     return Summary(
         n=n,
         first_at=first_at,
         last_at=last_at,
         by_verdict=counts["verdict"],
+        by_would_be=counts["would_be"],
         by_code=counts["code"],
         by_partition=counts["partition"],
     )

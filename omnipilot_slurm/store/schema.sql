@@ -10,6 +10,7 @@ CREATE TABLE decisions (
     id TEXT NOT NULL UNIQUE,                -- decision_id, in AdminComment as omnipilot=<id>:<verdict>
     at REAL NOT NULL,                       -- when it was answered, Unix time in s
     verdict TEXT NOT NULL,                  -- what the shim was told
+    would_be TEXT,                          -- what it would have been told in enforce mode
     code TEXT,                              -- the reason's stable code
     user_name TEXT,
     account TEXT,

@@ -233,7 +233,7 @@ def test_calls_are_answered_on_the_old_state_while_a_new_one_loads(daemon: Daemo
         wait_until(lambda: daemon.ask(op="reload").get("error"), "a load under way")
         assert daemon.ask(op="reload")["error"] == {
             "code": "busy",
-            "text": "a load is under way; ask again when it has ended",
+            "text": "another reload is under way; ask again when it has ended",
         }
         assert daemon.decide("advise x")["code"] == "one"
         assert read_all(connection) == PONG
@@ -351,8 +351,9 @@ class Heard:
         self._systemd = systemd
 
     def until(self, beginning: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
         while not self._systemd.recv(4096).decode().startswith(beginning):
-            pass
+            assert time.monotonic() < deadline, f"{beginning!r} was not heard"
 
 
 def can_connect(daemon: DaemonProcess) -> bool:

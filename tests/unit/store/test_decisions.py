@@ -14,6 +14,7 @@ from omnipilot_slurm.records import Edit, Outcome, Verdict
 from omnipilot_slurm.store.database import open_for_writing
 from omnipilot_slurm.store.decisions import (
     Decided,
+    Row,
     Subject,
     by_id,
     delete_before,
@@ -21,6 +22,7 @@ from omnipilot_slurm.store.decisions import (
     row_of,
     since,
     summary,
+    texts_of,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ REWRITE = Outcome(
     edits=(Edit(start=3, end=4, old=b"1", new=b"2"),),
     tag=True,
     code="oom",
-    record={"arms": [{"gpu": "h100", "p_launch": 0.9}]},
+    record={"would_be": "rewrite", "arms": [{"gpu": "h100", "p_launch": 0.9}]},
 )
 
 
@@ -59,6 +61,10 @@ def decided(decision_id: str, *, at: float = 1000.0, outcome: Outcome = REWRITE)
     )
 
 
+def row(decision_id: str, *, at: float = 1000.0, outcome: Outcome = REWRITE) -> Row:
+    return row_of(decided(decision_id, at=at, outcome=outcome), texts_of(outcome))
+
+
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = open_for_writing(tmp_path / "o.db")
@@ -67,7 +73,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def test_a_decision_is_read_as_it_was_written(connection: sqlite3.Connection) -> None:
-    assert insert(connection, [row_of(decided("k3f9"))]) == 1
+    assert insert(connection, [row("k3f9")]) == 1
     stored = by_id(connection, "k3f9")
     assert stored is not None
     assert (stored.id, stored.at, stored.verdict, stored.code) == ("k3f9", 1000.0, "rewrite", "oom")
@@ -85,7 +91,8 @@ def test_a_decision_is_read_as_it_was_written(connection: sqlite3.Connection) ->
         "env": {"SLURM_GPUS": "2"},
         "edits": [{"start": 3, "end": 4, "old": "1", "new": "2"}],
     }
-    assert stored.record == {"arms": [{"gpu": "h100", "p_launch": 0.9}]}
+    assert stored.would_be == "rewrite"
+    assert stored.record == REWRITE.record
 
 
 TEXTS = st.text(max_size=12) | st.binary(max_size=8).map(
@@ -106,19 +113,18 @@ def test_whatever_a_user_wrote_a_row_is_made_of_it(
         script_sha256="",
         script_bytes=0,
     )
-    row = row_of(
-        Decided(
-            id="a",
-            at=1.0,
-            subject=subject,
-            outcome=outcome,
-            generation=1,
-            cached=True,
-            elapsed_ms=0.0,
-        )
+    made = Decided(
+        id="a",
+        at=1.0,
+        subject=subject,
+        outcome=outcome,
+        generation=1,
+        cached=True,
+        elapsed_ms=0.0,
     )
+    values = row_of(made, texts_of(outcome))
     scratch = sqlite3.connect(":memory:")
-    scratch.execute(f"SELECT {', '.join('?' * len(row))}", row)
+    scratch.execute(f"SELECT {', '.join('?' * len(values))}", values)
     scratch.close()
 
 
@@ -129,36 +135,36 @@ def test_secrets_are_not_written(connection: sqlite3.Connection) -> None:
         messages=(f"vllm serve m --api-key {secret}",),
         record={"launch": ["--api-key", secret], "env": {"HF_TOKEN": secret}},
     )
-    insert(connection, [row_of(decided("k3f9", outcome=outcome))])
+    insert(connection, [row("k3f9", outcome=outcome)])
     dump = "\n".join(connection.iterdump())
     assert "k3f9" in dump
     assert secret not in dump
 
 
 def test_a_batch_that_comes_again_is_stored_once(connection: sqlite3.Connection) -> None:
-    rows = [row_of(decided("a")), row_of(decided("b"))]
+    rows = [row("a"), row("b")]
     assert insert(connection, rows) == 2
-    assert insert(connection, [*rows, row_of(decided("c"))]) == 1
+    assert insert(connection, [*rows, row("c")]) == 1
     assert [stored.id for stored in since(connection, 0.0)] == ["a", "b", "c"]
 
 
 def test_a_batch_with_a_bad_row_is_not_stored_at_all(connection: sqlite3.Connection) -> None:
-    name, _, *rest = row_of(decided("b"))
+    name, _, *rest = row("b")
     with pytest.raises(sqlite3.IntegrityError):
-        insert(connection, [row_of(decided("a")), (name, "not a time", *rest)])
+        insert(connection, [row("a"), (name, "not a time", *rest)])
     assert list(since(connection, 0.0)) == []
 
 
 def test_decisions_come_in_the_order_of_arrival_though_the_clock_went_back(
     connection: sqlite3.Connection,
 ) -> None:
-    insert(connection, [row_of(decided("a", at=5000.0)), row_of(decided("b", at=1000.0))])
+    insert(connection, [row("a", at=5000.0), row("b", at=1000.0)])
     assert [stored.id for stored in since(connection, 0.0)] == ["a", "b"]
     assert [stored.id for stored in since(connection, 2000.0)] == ["a"]
 
 
 def test_a_decision_cannot_be_changed(connection: sqlite3.Connection) -> None:
-    insert(connection, [row_of(decided("a"))])
+    insert(connection, [row("a")])
     with pytest.raises(sqlite3.IntegrityError, match="decisions are append-only"):
         connection.execute("UPDATE decisions SET verdict = 'pass'")
 
@@ -166,7 +172,7 @@ def test_a_decision_cannot_be_changed(connection: sqlite3.Connection) -> None:
 def test_the_oldest_are_deleted_first_and_only_as_many_as_allowed(
     connection: sqlite3.Connection,
 ) -> None:
-    insert(connection, [row_of(decided(str(n), at=float(n))) for n in range(10)])
+    insert(connection, [row(str(n), at=float(n)) for n in range(10)])
     assert delete_before(connection, 6.0, limit=4) == 4
     assert [stored.id for stored in since(connection, 0.0)] == ["4", "5", "6", "7", "8", "9"]
     assert delete_before(connection, 6.0, limit=4) == 2
@@ -181,15 +187,16 @@ def test_a_summary_counts_by_verdict_code_and_partition(connection: sqlite3.Conn
     insert(
         connection,
         [
-            row_of(decided("a", at=1.0)),
-            row_of(decided("b", at=2.0, outcome=passed)),
-            row_of(decided("c", at=3.0, outcome=passed)),
+            row("a", at=1.0),
+            row("b", at=2.0, outcome=passed),
+            row("c", at=3.0, outcome=passed),
         ],
     )
     counted = summary(connection, 2.0)
     assert (counted.n, counted.first_at, counted.last_at) == (2, 2.0, 3.0)
     assert counted.by_verdict == {"pass": 2}
     assert summary(connection).by_verdict == {"pass": 2, "rewrite": 1}
+    assert summary(connection).by_would_be == {"": 2, "rewrite": 1}
     assert summary(connection).by_code == {"": 2, "oom": 1}
     assert summary(connection).by_partition == {"a100": 3}
 

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,15 @@ import pytest
 from omnipilot_slurm.records import Outcome, Verdict
 from omnipilot_slurm.store import recorder
 from omnipilot_slurm.store.database import open_for_reading, open_for_writing
-from omnipilot_slurm.store.decisions import Decided, Subject, insert, row_of, since
+from omnipilot_slurm.store.decisions import (
+    Decided,
+    Row,
+    Subject,
+    insert,
+    row_of,
+    since,
+    texts_of,
+)
 from omnipilot_slurm.store.recorder import NoRecorder, Recorder
 
 if TYPE_CHECKING:
@@ -42,6 +51,11 @@ def decided(decision_id: str, *, at: float = NOW) -> Decided:
         cached=False,
         elapsed_ms=0.1,
     )
+
+
+def row(decision_id: str, *, at: float = NOW) -> Row:
+    made = decided(decision_id, at=at)
+    return row_of(made, texts_of(made.outcome))
 
 
 def stored(path: Path) -> list[str]:
@@ -77,6 +91,20 @@ def test_what_was_put_is_stored_in_order_without_being_asked(tmp_path: Path) -> 
         "fault": None,
     }
     writer.close(PATIENCE_S)
+
+
+def test_an_outcome_that_is_answered_again_is_stored_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "KEPT_TEXTS", 2)
+    writer = Recorder(tmp_path / "o.db", retention_days=1, clock=lambda: NOW)
+    outcomes = [Outcome(verdict=Verdict.ADVISE, record={"n": n}) for n in range(5)]
+    for n in range(20):
+        writer.put(replace(decided(f"d{n}"), outcome=outcomes[n % 5]))
+    writer.close(PATIENCE_S)
+    with closing(open_for_reading(tmp_path / "o.db")) as connection:
+        kept = [each.record["n"] for each in since(connection, 0.0)]
+    assert kept == [n % 5 for n in range(20)]
 
 
 def test_closing_writes_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +174,7 @@ def test_a_newer_database_is_not_written_and_says_so(tmp_path: Path) -> None:
 def test_decisions_older_than_the_retention_are_deleted(tmp_path: Path) -> None:
     path = tmp_path / "o.db"
     connection = open_for_writing(path)
-    insert(connection, [row_of(decided("old", at=NOW - 31 * DAY_S)), row_of(decided("new"))])
+    insert(connection, [row("old", at=NOW - 31 * DAY_S), row("new")])
     connection.close()
     writer = Recorder(path, retention_days=30, clock=lambda: NOW)
     wait_until(lambda: stored(path) == ["new"])
@@ -170,7 +198,7 @@ def test_a_clock_that_jumps_ahead_for_a_moment_does_not_empty_the_table(
     monkeypatch.setattr(recorder, "PRUNE_ROWS", 2)
     path = tmp_path / "o.db"
     connection = open_for_writing(path)
-    insert(connection, [row_of(decided(str(n))) for n in range(5)])
+    insert(connection, [row(str(n)) for n in range(5)])
     connection.close()
     writer = Recorder(path, retention_days=30, clock=lambda: NOW + 10_000 * DAY_S)
     wait_until(lambda: len(stored(path)) == 3)
