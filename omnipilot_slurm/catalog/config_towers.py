@@ -1,21 +1,40 @@
-"""How large the vision and audio towers of a checkpoint are, where its own size is not known.
+"""How large the vision and audio towers of a checkpoint are.
 
-In: the Fields of a config.json. Out: parameters, within some 15 % of a tower, which is a few per
-cent of a model. Called by hf_config; pure.
+In: the facts of its text, the Fields of its config.json and its own count where that is known.
+Out: parameters: what the count leaves beyond the text, else an estimate from the towers' widths,
+within some 15 % of a tower, which is a few per cent of a model. Called by hf_config; pure.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnipilot_slurm.vllm.weights import parameter_count
+
 if TYPE_CHECKING:
     from omnipilot_slurm.catalog.config_fields import Fields
+    from omnipilot_slurm.facts import ModelFacts
 
 _TOWERS = ("vision_config", "audio_config")
 
 
-def tower_params(root: Fields, hidden: int) -> float:
-    """Return the parameters of all towers and of what projects them to `hidden`."""
+def tower_params(facts: ModelFacts, root: Fields, stated: float | None) -> float:
+    """Return the parameters of all towers and of what projects them to the model's width.
+
+    A tied matrix may be stored twice: the reading that is nearer to the estimate is taken.
+    """
+    estimate = _estimate(root, facts.hidden)
+    if stated is None:
+        return estimate
+    beyond = stated - parameter_count(facts).total
+    once = beyond - (facts.vocab * facts.hidden if facts.tied_embeddings else 0)
+    readings = [reading for reading in (beyond, once) if reading > 0]
+    if not estimate or not readings:
+        return max(beyond, estimate)
+    return min(readings, key=lambda reading: abs(reading - estimate))
+
+
+def _estimate(root: Fields, hidden: int) -> float:
     holder = root.inner("thinker_config") or root
     towers = [holder.inner(name) for name in _TOWERS]
     return sum(_tower(tower, hidden) for tower in towers if tower is not None)

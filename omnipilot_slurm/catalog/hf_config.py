@@ -146,11 +146,9 @@ def _without_idle_window(facts: ModelFacts) -> ModelFacts:
 
 def _sized(facts: ModelFacts, root: Fields, stated: float | None) -> ModelFacts:
     """Fill in towers and totals; what a multimodal checkpoint has beyond its text is its towers."""
+    more = _predicts_more(root)
     if facts.kind == "multimodal":
-        text_only = parameter_count(facts).total
-        beyond = 0.0 if stated is None or _predicts_more(root) else stated - text_only
-        tower = beyond if beyond > 0 else tower_params(root, facts.hidden)
-        facts = replace(facts, tower_params=tower)
+        facts = replace(facts, tower_params=tower_params(facts, root, None if more else stated))
     count = parameter_count(facts)
     if stated is not None and facts.kind != "multimodal" and not _near(count.total, stated, root):
         raise CatalogError(
@@ -158,7 +156,7 @@ def _sized(facts: ModelFacts, root: Fields, stated: float | None) -> ModelFacts:
             f"the checkpoint has {stated / 1e9:.2f}",
             hint="its architecture differs from what is known here",
         )
-    whole = count.total if stated is None or _predicts_more(root) else stated
+    whole = count.total if stated is None or more or facts.kind == "multimodal" else stated
     return replace(facts, params=whole, active_params=count.active)
 
 
@@ -204,16 +202,16 @@ def _kv_heads(model_type: str, text: Fields, heads: int) -> int:
     a_layer = text.counts("num_key_value_heads_per_layer")
     if a_layer:  # DeciLM: vLLM gives every layer the most that one has
         return max(a_layer)
-    names = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num",
-             "num_attention_groups")  # fmt: skip
+    names = ("num_global_key_value_heads", "num_key_value_heads", "n_head_kv", "num_kv_heads",
+             "multi_query_group_num", "num_attention_groups")  # fmt: skip
     return nested or text.count(*names) or heads
 
 
 def _head_dim(text: Fields, hidden: int, heads: int) -> int:
-    """Return the width of a head; of a query head where attention is latent."""
+    """Return the width of a head in the layers that attend to all; of a query head where latent."""
     if text.has("kv_lora_rank"):
         return text.need("qk_nope_head_dim") + (text.count("qk_rope_head_dim") or 0)
-    stated = text.count("head_dim", "kv_channels", "attention_head_dim")
+    stated = text.count("global_head_dim", "head_dim", "kv_channels", "attention_head_dim")
     if stated:
         return stated
     if hidden % heads:

@@ -24,7 +24,7 @@ What the fields of ModelFacts do not say comes from `facts.extra`; every key is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,20 +69,27 @@ def parameter_count(facts: ModelFacts) -> ParameterCount:
     """Return the parameters that the fields of a model imply; biases are left out (< 0.2 %)."""
     experts, router = _experts(facts)
     embedding = float(facts.vocab * facts.hidden)
+    n_mixers = facts.extra.get("n_mixer_layers", facts.n_state_layers)
     count = ParameterCount(
         embedding=embedding,
         head=0.0 if facts.tied_embeddings else embedding,
         attention=_attention(facts),
         mlp=_mlp(facts),
         experts=experts,
-        mixer=facts.extra.get("n_mixer_layers", facts.n_state_layers)
-        * facts.extra.get("mixer_params", 0.0),
+        mixer=n_mixers * facts.extra.get("mixer_params", 0.0),
         norms=float((2 * facts.layers + 1) * facts.hidden),
         tower=facts.tower_params,
         other=router + facts.extra.get("other_params", 0.0),
         active=0.0,
     )
-    return _with_active(count, facts)
+    return replace(count, active=count.total - _idle(experts, facts))
+
+
+def _idle(experts: float, facts: ModelFacts) -> float:
+    """Return the parameters of the experts that one token is not sent to."""
+    if facts.experts is None:
+        return 0.0
+    return experts * (1 - facts.experts.n_active / facts.experts.n_experts)
 
 
 def n_moe_layers(facts: ModelFacts) -> int:
@@ -91,23 +98,6 @@ def n_moe_layers(facts: ModelFacts) -> int:
         return 0
     default = (facts.layers - facts.experts.n_dense_layers) // facts.experts.every_n_layers
     return int(facts.extra.get("n_moe_layers", default))
-
-
-def _with_active(count: ParameterCount, facts: ModelFacts) -> ParameterCount:
-    experts = facts.experts
-    idle = 0.0 if experts is None else count.experts * (1 - experts.n_active / experts.n_experts)
-    return ParameterCount(
-        embedding=count.embedding,
-        head=count.head,
-        attention=count.attention,
-        mlp=count.mlp,
-        experts=count.experts,
-        mixer=count.mixer,
-        norms=count.norms,
-        tower=count.tower,
-        other=count.other,
-        active=count.total - idle,
-    )
 
 
 def _attention(facts: ModelFacts) -> float:

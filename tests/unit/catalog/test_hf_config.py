@@ -256,6 +256,143 @@ def test_nemotron_h_spells_its_layers():
     assert found.extra["mlp_matrices"] == 2
 
 
+def test_jamba_has_mamba_layers_and_experts_in_every_other_one():
+    found = facts(
+        DENSE,
+        model_type="jamba",
+        vocab_size=65536,
+        num_experts=16,
+        num_experts_per_tok=2,
+        expert_layer_period=2,
+        mamba_dt_rank=256,
+    )
+    assert found.n_state_layers == 28
+    assert found.experts is not None
+    assert found.experts.every_n_layers == 2
+    assert found.state_bytes_per_layer == (3 * 8192 + 8192 * 16) * 2
+    assert parameter_count(found).total == pytest.approx(51.57e9, rel=0.001)
+
+
+def test_granite_4_names_its_mamba_layers():
+    config = {"mamba_n_heads": 128, "mamba_d_state": 128, "mamba_n_groups": 1}
+    kinds = ["mamba"] * 28 + ["attention"] * 4
+    found = facts(DENSE, model_type="granitemoehybrid", layer_types=kinds, **config)
+    assert found.n_state_layers == 28
+    assert found.state_bytes_per_layer == (3 * (8192 + 256) + 8192 * 128) * 2
+    dense = facts(DENSE, model_type="granitemoehybrid", layer_types=["attention"] * 32)
+    assert dense.n_state_layers == 0
+
+
+def test_lfm2_has_short_convolutions():
+    kinds = ["conv", "full_attention"] * 16
+    found = facts(DENSE, model_type="lfm2", layer_types=kinds, conv_L_cache=3)
+    assert (found.n_state_layers, found.state_bytes_per_layer) == (16, 4096 * 2 * 2)
+
+
+def test_minimax_text_has_lightning_attention_in_seven_layers_of_eight():
+    found = facts(DENSE, model_type="minimax_text_01", num_local_experts=4, num_experts_per_tok=2)
+    assert found.n_state_layers == 28
+    assert found.state_bytes_per_layer == 32 * 128 * 128 * 4
+    listed = facts(DENSE, model_type="minimax_text_01", attn_type_list=[0, 0, 0, 1] * 8)
+    assert listed.n_state_layers == 24
+
+
+def test_gemma_4_has_other_heads_where_it_slides():
+    found = facts(
+        DENSE,
+        model_type="gemma4_text",
+        head_dim=256,
+        global_head_dim=512,
+        num_global_key_value_heads=2,
+        attention_k_eq_v=True,
+        sliding_window=1024,
+        layer_types=["sliding_attention"] * 26 + ["full_attention"] * 6,
+        num_experts=16,
+        top_k_experts=2,
+        moe_intermediate_size=704,
+    )
+    assert (found.head_dim, found.kv_heads) == (512, 2)
+    assert found.extra == {"sliding_head_dim": 256, "sliding_kv_heads": 8, "k_is_v": 1}
+    assert found.experts is not None
+    assert found.experts.shared_intermediate == 14336
+
+
+def test_mimo_v2_has_narrow_values_and_spells_its_layers_in_numbers():
+    found = facts(
+        DENSE,
+        model_type="mimo_v2_flash",
+        head_dim=192,
+        v_head_dim=128,
+        num_key_value_heads=4,
+        swa_num_key_value_heads=8,
+        sliding_window=128,
+        hybrid_layer_pattern=[0, 1, 1, 1] * 8,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=2048,
+        moe_layer_freq=[0] + [1] * 31,
+    )
+    assert found.extra == {"v_head_dim": 128, "sliding_kv_heads": 8}
+    assert found.n_sliding_layers == 24
+    assert found.experts is not None
+    assert found.experts.n_dense_layers == 1
+
+
+def test_llama_nemotron_leaves_attention_out_of_layers_and_narrows_mlps():
+    whole = {"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 5.25}}
+    without = {"attention": {"no_op": True}, "ffn": {"ffn_mult": 2.625}}
+    linear = {"attention": {"replace_with_linear": True}, "ffn": {"no_op": True}}
+    found = facts(
+        DENSE,
+        model_type="nemotron-nas",
+        num_key_value_heads=None,
+        intermediate_size=None,
+        block_configs=[whole] * 24 + [without] * 6 + [linear] * 2,
+    )
+    assert (found.kv_heads, found.n_state_layers, found.intermediate) == (4, 8, 14336)
+    assert found.extra["n_mlp_layers"] == 24 + 6 * 0.5
+    assert found.extra["mixer_params"] == 2 * 4096**2 / 8
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"quant_method": "magic"}, "quant_method 'magic' is not known; it must be one of"),
+        ({"quant_method": "gptq"}, "has no bits, which the formulas need"),
+        ({"quant_method": "compressed-tensors"}, "config_groups has no weights to read"),
+        (
+            {"producer": {}, "quantization": {"quant_algo": "MIXED_PRECISION"}},
+            "quant_algo 'MIXED_PRECISION' must be FP8 or NVFP4",
+        ),
+    ],
+)
+def test_weights_that_are_stored_in_an_unknown_way_are_not_guessed(config, said):
+    with pytest.raises(CatalogError) as caught:
+        facts(DENSE, quantization_config=config)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"use_sliding_window": 3, "sliding_window": 5},
+            "use_sliding_window must be true or false",
+        ),
+        ({"layer_types": [1]}, "layer_types must be a list of words"),
+        ({"num_attention_heads": 33}, "has no head_dim and 33 heads do not divide 4096"),
+        ({"model_type": 7}, "config.json: model_type must be text, was 7"),
+        ({"block_configs": [1]}, "block_configs must be a list of objects"),
+        ({"rope_scaling": {"type": "linear", "factor": "4"}}, "factor must be a number, was '4'"),
+        ({"rope_scaling": {"type": "linear", "factor": 1e12}}, "factor must be a number up to"),
+    ],
+)
+def test_a_field_of_the_wrong_kind_says_which(changes, said):
+    with pytest.raises(CatalogError) as caught:
+        facts(DENSE | {"sliding_window": 4096}, **changes)
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("changes", "kv_heads"),
     [
@@ -381,6 +518,27 @@ ALL = ("attention", "mlp", "experts", "mixer")
         (
             {"quant_method": "bitsandbytes", "load_in_4bit": True},
             Quantization(method="bitsandbytes", bits=4, scheme="nf4", group_size=64),
+        ),
+        (
+            {"quant_method": "auto-round", "bits": 4, "group_size": 128},
+            Quantization(method="auto-round", bits=4, scheme="w4a16", group_size=128),
+        ),
+        (
+            {"quant_method": "bitsandbytes", "load_in_8bit": True},
+            Quantization(method="bitsandbytes", bits=8, scheme="int8"),
+        ),
+        (
+            {"quant_algo": "FP8", "ignore": ["lm_head"]},
+            Quantization(method="modelopt", bits=8, scheme="w8a8-fp8"),
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}
+                },
+            },
+            Quantization(method="compressed-tensors", bits=4, scheme="mxfp4", group_size=32),
         ),
         ({}, None),
     ],

@@ -13,10 +13,11 @@ import pytest
 from omnipilot_slurm.catalog.facts_json import facts_from_json, facts_to_json
 from omnipilot_slurm.catalog.folder_process import Failure
 from omnipilot_slurm.catalog.folder_reader import MAX_CONFIG_BYTES
+from omnipilot_slurm.catalog.folder_worker import answer
 from omnipilot_slurm.catalog.local import FolderLookup, Pending, find_model
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.errors import CatalogError
-from omnipilot_slurm.facts import ModelFacts
+from omnipilot_slurm.facts import ModelFacts, Quantization
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,17 +58,16 @@ def folder(root: Path, name: str, config: object = CONFIG) -> Path:
 
 
 def read(path: Path | str, *roots: Path, public_only: bool = True):
-    lookup = FolderLookup(roots=roots, public_only=public_only, deadline_s=PATIENCE_S)
-    try:
-        return lookup.wait(str(path), PATIENCE_S)
-    finally:
-        lookup.close()
+    """Read a folder as the worker does, without the process."""
+    request = {"path": str(path), "roots": [str(r) for r in roots], "public_only": public_only}
+    found = json.loads(json.dumps(answer(request)))
+    return facts_from_json(found["facts"]) if "facts" in found else Failure(found["failure"])
 
 
 def reason(path: Path | str, *roots: Path) -> str:
-    answer = read(path, *roots)
-    assert isinstance(answer, Failure), answer
-    return answer.reason
+    found = read(path, *roots)
+    assert isinstance(found, Failure), found
+    return found.reason
 
 
 def test_a_folder_gives_the_facts_of_its_config(models):
@@ -75,6 +75,31 @@ def test_a_folder_gives_the_facts_of_its_config(models):
     assert isinstance(facts, ModelFacts)
     assert (facts.layers, facts.kv_heads, facts.max_model_len) == (28, 4, 32768)
     assert facts.source == f"{models}/mine/config.json"
+
+
+def test_the_worker_process_reads_a_folder(models):
+    lookup = FolderLookup(roots=[models], deadline_s=PATIENCE_S)
+    path = str(folder(models, "mine"))
+    assert lookup.lookup(path) == Pending(path)
+    assert lookup.wait(path, PATIENCE_S) == read(path, models)
+    lookup.close()
+
+
+def test_an_hf_quant_config_beside_the_config_is_read(models):
+    path = folder(models, "quantised")
+    beside = path / "hf_quant_config.json"
+    beside.write_text(json.dumps({"quantization": {"quant_algo": "FP8"}, "producer": {}}))
+    beside.chmod(0o644)
+    facts = read(path, models)
+    assert isinstance(facts, ModelFacts)
+    assert facts.quantization == Quantization(method="modelopt", bits=8, scheme="w8a8-fp8")
+
+
+@pytest.mark.parametrize("revision", ["", "../../etc", ".hidden", "a/b"])
+def test_a_hub_cache_that_names_no_revision_is_refused(models, revision):
+    cache = hub_cache(models)
+    (cache / "refs" / "main").write_text(revision)
+    assert reason(cache, models) == f"{cache} names no revision in refs/main, was {revision!r}"
 
 
 def test_facts_survive_the_pipe():
@@ -152,9 +177,9 @@ def test_a_blob_that_is_a_link_itself_is_refused(models, tmp_path):
 )
 def test_a_config_that_is_wrong_is_a_failure_that_says_so(models, config, said):
     path = folder(models, "bad", config)
-    answer = reason(path, models)
-    assert answer.startswith(str(path))
-    assert said in answer
+    found = reason(path, models)
+    assert found.startswith(str(path))
+    assert said in found
 
 
 def test_a_folder_without_a_config_says_so(models):
@@ -222,8 +247,8 @@ def test_a_directory_in_place_of_the_config_is_refused(models):
 def test_the_call_never_waits_for_a_dead_mount(models):
     lookup = FolderLookup(roots=[models], deadline_s=0.2, command=DEAD_MOUNT)
     started = threading.active_count()
-    answers = [lookup.lookup(f"{models}/m{n}") for n in range(5)]
-    assert all(isinstance(answer, Pending) for answer in answers)
+    found = [lookup.lookup(f"{models}/m{n}") for n in range(5)]
+    assert all(isinstance(one, Pending) for one in found)
     assert threading.active_count() <= started + 1
     assert lookup.wait(f"{models}/m0", PATIENCE_S) == Failure(
         f"{models}/m0 did not answer within 0.2 s"
@@ -236,9 +261,9 @@ def test_a_worker_that_dies_is_a_failure_and_the_next_folder_gets_another(models
     dying = f"open({str(count)!r}, 'a').write('x')"
     lookup = FolderLookup(roots=[models], command=(sys.executable, "-c", dying), deadline_s=30)
     for name in ("a", "b"):
-        answer = lookup.wait(f"{models}/{name}", PATIENCE_S)
-        assert isinstance(answer, Failure)
-        assert answer.reason.startswith(f"{models}/{name} ")
+        found = lookup.wait(f"{models}/{name}", PATIENCE_S)
+        assert isinstance(found, Failure)
+        assert found.reason.startswith(f"{models}/{name} ")
     lookup.close()
     assert count.read_text() == "xx"
 
@@ -306,7 +331,7 @@ def test_a_folder_that_neither_its_name_nor_its_config_explains_says_both(models
 
 def test_a_burst_of_folders_is_bounded(models):
     lookup = FolderLookup(roots=[models], deadline_s=0.05, command=DEAD_MOUNT)
-    answers = [lookup.lookup(f"{models}/m{n}") for n in range(200)]
+    found = [lookup.lookup(f"{models}/m{n}") for n in range(200)]
     full = Failure(f"{models}/m199 is not read: too many folders are being looked up")
-    assert answers[-1] == full
+    assert found[-1] == full
     lookup.close()
