@@ -8,6 +8,9 @@ own (vllm_parser.py); `dump FOLDER VERSION` prints one version's options as JSON
 vllm_parser.py needs, in the environment that runs this.
 """
 
+# argparse has no public way to list the actions of a parser
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 import argparse

@@ -7,16 +7,19 @@ outcomes by version: the options set, or "refused". `run FOLDER VERSION` answers
 standard input for one version. The lines are the same for the same N.
 """
 
+# argparse has no public way to list the actions of a parser
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 import argparse
 import contextlib
 import dataclasses
-import importlib
 import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -212,7 +215,7 @@ WRONG = [
 -1.5
 --
 -- N
-- 
+-
 --port 8000 --
 N
 --enable-auto-tool-choice
@@ -257,7 +260,7 @@ def cases(n: int) -> list[tuple[str, list[str]]]:
     alone += [("serve", [*atom, "M"]) for atom in WRONG]
     alone += [("serve", atom) for atom in WRONG if atom[0] in ("--model", "--model=N", "--")]
     alone += [("api_server", ["--model", "M", *atom]) for atom in WRONG[-40:]]
-    draw = random.Random(20)  # noqa: S311  (fixed on purpose: the lines are the same every time)
+    draw = random.Random(20)  # fixed on purpose: the lines are the same every time
     mixed = [_mixture(draw) for _ in range(n - len(alone))]
     return alone + mixed
 
@@ -296,12 +299,11 @@ def outcome(parser: argparse.ArgumentParser, form: str, words: list[str]) -> Any
 def _validate(parsed: argparse.Namespace, form: str) -> None:
     if form == "legacy":
         return
-    module = sys.modules.get("vllm.entrypoints.common.cli_args") or importlib.import_module(
-        "vllm.entrypoints.openai.cli_args"
-    )
-    validate = getattr(module, "validate_parsed_serve_args", None)
-    if validate is not None and getattr(parsed, "chat_template", None) is None:
-        validate(parsed)
+    loaded = [m for name, m in sys.modules.items() if re.fullmatch(r"vllm\..*cli_args", name)]
+    checks = [m.validate_parsed_serve_args for m in loaded if "make_arg_parser" in vars(m)]
+    if getattr(parsed, "chat_template", None) is None:
+        for check in checks:
+            check(parsed)
 
 
 def _without_defaults(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:

@@ -9,6 +9,9 @@ Only the modules that define or feed the parser are executed (REAL); every other
 its own modules included, is answered by a stub whose attributes are empty classes.
 """
 
+# stubs take any call (ARG); argparse has no public way to list its actions (SLF001)
+# ruff: noqa: ARG001, ARG002, ARG005, SLF001
+
 from __future__ import annotations
 
 import abc
@@ -25,8 +28,12 @@ import runpy
 import sys
 import types
 import typing
-from pathlib import Path
 from unittest.mock import MagicMock
+
+from pydantic_core import core_schema
+
+if typing.TYPE_CHECKING:
+    from pathlib import Path
 
 #: modules of vLLM that are executed; everything else of it is a stub
 REAL = re.compile(
@@ -69,8 +76,6 @@ class _Mock(MagicMock):
 
 
 def _any_schema() -> object:
-    from pydantic_core import core_schema
-
     return core_schema.any_schema()
 
 
@@ -250,8 +255,16 @@ def build(form: str) -> argparse.ArgumentParser | None:
     for name in modules:
         if _has(name):
             sys.argv = ["vllm", *(["serve"] if form == "serve" else [])]  # 0.9.0 looks at it
-            return _first_parser(_run_as_main(name))
+            return _without_empty_choices(_first_parser(_run_as_main(name)))
     return None
+
+
+def _without_empty_choices(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Lift restrictions to names that a stub does not know, such as tool parsers in 0.10.0."""
+    for action in (subparser(parser) if parser._subparsers else parser)._actions:
+        if action.choices is not None and not isinstance(action.choices, dict):
+            action.choices = list(action.choices) or None
+    return parser
 
 
 def subparser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

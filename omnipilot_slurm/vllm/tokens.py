@@ -42,7 +42,7 @@ _LEVELS = ("0", "1", "2", "3")
 class Token(NamedTuple):
     """A word or a part of one; `text` None is not known, `word` its index, `many` marks a Splice.
 
-    A `composed` token stands nowhere on the line: it is JSON made of dotted keys.
+    A `composed` token stands nowhere on the line: it is a name or JSON made of dotted keys.
     """
 
     text: str | None
@@ -94,7 +94,7 @@ def _move_model(prepared: Prepared, grammar: Grammar) -> None:
     flag = tokens[at]
     if grammar.holds(_SERVE_REFUSES_MODEL_FLAG) is not False and flag.text == "--model":
         _note_model_flag(prepared, grammar, flag)
-    if grammar.holds(_SERVE_MOVES_MODEL_FLAG) is False:
+    if not grammar.holds(_SERVE_MOVES_MODEL_FLAG):
         return
     if flag.text != "--model":
         moved = [Token((flag.text or "")[8:], flag.word, 8)]
@@ -184,8 +184,9 @@ def _check_config_place(prepared: Prepared, grammar: Grammar, at: int) -> None:
 def _check_first_word(prepared: Prepared, grammar: Grammar, first: Token, word: int) -> None:
     """Refuse a first option whose value would stand behind the file's options."""
     name, equals, _ = (first.text or "").replace("_", "-").partition("=")
-    option = grammar.options.get(name)
-    if name == "--config" or (option and option[0].takes and not equals):
+    option = next(iter(grammar.starting_with(name)), "")
+    takes = option and grammar.options[option][0].takes
+    if name == "--config" or (takes and not equals):
         prepared.refuse("config", word, f"{name}: expected one argument (--config puts its own in)")
 
 
@@ -225,11 +226,13 @@ def _optimization(token: Token, text: str, following: str | None, grammar: Gramm
     if text == "-O":
         name = "--optimization-level" if as_option else as_key
         return [token._replace(text=name) if following in _LEVELS else token]
-    if text.startswith("-O.") and not as_option:
+    if text.startswith("-O.") and not grammar.holds(_O_IS_OPTION):
         return [token]
     start = 3 if text[2] == "=" else 2
+    if not as_option:
+        return [token._replace(text=f"{as_key}={text[start:]}")]
     value = token._replace(text=text[start:], offset=start)
-    return [token._replace(text="--optimization-level" if as_option else as_key), value]
+    return [token._replace(text="--optimization-level"), value]
 
 
 def _gather_dotted(prepared: Prepared, grammar: Grammar) -> None:
@@ -258,7 +261,8 @@ def _gather_dotted(prepared: Prepared, grammar: Grammar) -> None:
         key, *path = name.split(".")
         gathered.setdefault(key, _Dotted(token.word)).add(path, text, grammar)
     for key, dotted in gathered.items():
-        kept += [Token(key, dotted.index), Token(dotted.text(), dotted.index, composed=True)]
+        kept.append(Token(key, dotted.index, composed=True))
+        kept.append(Token(dotted.text(), dotted.index, composed=True))
     prepared.tokens = kept
 
 
