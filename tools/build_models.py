@@ -7,11 +7,11 @@
 
 Sources, in the order of trust: the curated file; aiconfigurator-core (Apache-2.0), whose
 model_configs are real config.json files; llmfit (MIT), a table of fields and of each checkpoint's
-own parameter count. litgpt (Apache-2.0) is the second witness where it has the same id. A row
-enters when the parameters that its fields imply, by omnipilot_slurm's own formula, are within 2 %
-of the count stated for it, or when two packages state the same fields. What is wrong in a package
-is left out: llmfit's KV heads of Falcon and Step, its head_dim for latent attention, rows of
-gated models, whose context length it guesses.
+own parameter count. litgpt (Apache-2.0) is the second witness where it has the same id. A row of
+llmfit enters when the parameters that its fields imply, by omnipilot_slurm's own formula, are
+within 2 % of the count stated for it (5 % where that holds layers for multi-token prediction). What
+is wrong in a package is left out: llmfit's KV heads of Falcon and Step, its head_dim for latent
+attention, rows of gated models, whose context length it guesses.
 
 max_model_len is what vLLM derives (see catalog/hf_config.py); llmfit's context_length follows the
 same rule for the rows it read from a config.json (those with a hidden size), and its default of
