@@ -1,11 +1,11 @@
 --- omnipilot: asks omnipilotd at sbatch what becomes of a batch job that starts a vLLM server.
 --
--- In: the settings given to setup() and, per submission, what slurmctld's job_submit/lua hands over.
--- Out: the return code for slurmctld, after the job was left alone, explained, rewritten or refused.
--- Called by job_submit.lua, which loads this file once. slurmctld holds its locks meanwhile, and up
--- to Slurm 25.11 it keeps what was written before an error: so nothing here throws, waits past the
--- deadline, or writes before the whole answer was checked. The protocol is docs/protocol.md, the
--- language the common subset of Lua 5.1 to 5.4.
+-- In: the settings given to setup() and, per submission, what slurmctld's job_submit/lua hands
+-- over. Out: the return code for slurmctld, after the job was left alone, explained, rewritten or
+-- refused. Called by job_submit.lua, which loads this file once. slurmctld holds its locks
+-- meanwhile, and up to Slurm 25.11 it keeps what was written before an error: so nothing here
+-- throws, waits past the deadline, or writes before the whole answer was checked. The protocol is
+-- docs/protocol.md, the language the common subset of Lua 5.1 to 5.4.
 
 local byte, char, find, format, gmatch =
   string.byte, string.char, string.find, string.format, string.gmatch
@@ -27,11 +27,11 @@ local JSON_MAX_DEPTH = 32
 local UNSET, UNSET_SHORT = 4294967294, 65534 -- from these on Slurm means "not set" or "infinite"
 local FAILURES_MAX, BACKOFF_MIN_S, BACKOFF_MAX_S, USERS_MAX = 3, 1, 60, 1024
 
--- sbatch prints an errno's own text after our lines. ESLURM_INVALID_GRES ("Invalid generic resource
--- (gres) specification") names what a refusal is about, the GPUs asked for, and does not suggest to
--- wait; 2014 ("Requested node configuration is not available") does, ERROR says "Unspecified error".
--- 2015 ("Requested partition configuration not available now") suits a missing answer: waiting helps.
--- Slurm 22.05 gives Lua neither name, so their numbers stand here.
+-- sbatch prints an errno's own text after our lines. ESLURM_INVALID_GRES ("Invalid generic
+-- resource (gres) specification") names what a refusal is about, the GPUs asked for, and does not
+-- suggest to wait; 2014 ("Requested node configuration is not available") does, and ERROR says
+-- "Unspecified error". 2015 ("Requested partition configuration not available now") suits a missing
+-- answer: waiting helps. Slurm 22.05 gives Lua neither name, so their numbers stand here.
 local CODES = {
   SUCCESS = 0,
   ESLURM_INVALID_GRES = 2072,
@@ -106,22 +106,18 @@ local function checked_setting(given, default)
 end
 
 local function checked_settings(given)
-  if type(given) ~= "table" then
-    if given ~= nil then log("error", "settings must be a table, was ", given) end
-    given = {}
-  end
   local checked = {}
-  for name, default in pairs(DEFAULTS) do
-    if given[name] ~= nil then checked[name] = checked_setting(given[name], default) end
-    if checked[name] == nil then checked[name] = checked_setting(default, default) end
-  end
-  for name, value in pairs(given) do
+  for name, default in pairs(DEFAULTS) do checked[name] = checked_setting(default, default) end
+  for name, value in pairs(given or {}) do
     local default = DEFAULTS[name]
+    local used = checked_setting(value, default)
     if default == nil then
       log("error", "setting ", name, " is not known; ignored")
-    elseif checked_setting(value, default) == nil then
-      log("error", "setting ", name, " must be ", MUST_BE[type(default)], ", was ", value,
-        "; the default is used")
+    elseif used == nil then
+      local must_be = MUST_BE[type(default)]
+      log("error", "setting ", name, " must be ", must_be, ", was ", value, "; the default is used")
+    else
+      checked[name] = used
     end
   end
   return checked
@@ -464,7 +460,7 @@ local function note_suspicion(uid, why)
     user.backoff_s = longer(user.backoff_s)
     user.retry_at = net.now() + user.backoff_s
   end
-  log("error", "no good answer for uid ", uid, ": ", why)
+  log("error", "no good answer for uid ", format("%.0f", uid), ": ", why)
   state.has_several = state.has_several or (state.suspect ~= nil and state.suspect ~= uid)
   state.n_refused, state.n_suspect, state.suspect = 0, state.n_suspect + 1, uid
   if state.n_suspect >= FAILURES_MAX and state.has_several then open_breaker(why) end
@@ -536,8 +532,8 @@ local SHORT_NUMBER_FIELDS = words_of([[ ntasks_per_node ntasks_per_gpu cpus_per_
   shared ]])
 local ENV_ALWAYS = words_of([[ SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_GPUS_PER_SOCKET
   SLURM_GPUS_PER_TASK SLURM_GPUS_ON_NODE SLURM_TRES_PER_TASK SLURM_MEM_PER_GPU SLURM_CPUS_PER_GPU
-  SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_SOCKET
-  SLURM_NTASKS_PER_TRES ]])
+  SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU
+  SLURM_NTASKS_PER_SOCKET SLURM_NTASKS_PER_TRES ]])
 local PRIVATE = words_of("KEY TOKEN SECRET PASS CREDENTIAL")
 
 local function job_members(job)

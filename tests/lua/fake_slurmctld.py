@@ -3,7 +3,8 @@
 One object with state, as the real one: the Lua state outlives submissions. Texts are bytes held
 as latin-1, so that every byte can stand in a job. Semantics are those seen on Slurm 22.05: a job is
 an empty table with a metatable; writing nil to a text throws, "" clears it; an unknown field is
-ignored with an error line; a variable is read by its name only.
+ignored with an error line; a variable is read by its name only. Numbers are floats, as slurmctld
+pushes them.
 """
 
 from __future__ import annotations
@@ -79,12 +80,13 @@ class FakeJob:
         if name == "environment":
             return environment
         if name == "argc":
-            return len(self.argv)
+            return float(len(self.argv))
         if name == "argv":
             return self.slurmctld.lua.table_from(dict(enumerate(self.argv)))
         if name == "gres":
             name = "tres_per_node"
-        return self.fields.get(name, NUMBER_FIELDS.get(name))
+        value = self.fields.get(name, NUMBER_FIELDS.get(name))
+        return float(value) if isinstance(value, int) else value
 
     def _set(self, name: str, value: object) -> None:
         self.slurmctld.touch(f"write {name}")
@@ -275,7 +277,7 @@ class FakeSlurmctld:
             for name, default in self.partitions.items()
         }
         self.touches, self.told = [], []
-        code = self.submit_function(job.proxy(), self.lua.table_from(part_list), uid)
+        code = self.submit_function(job.proxy(), self.lua.table_from(part_list), float(uid))
         assert not any(sock.is_open for sock in self.sockets)
         return Outcome(code, job, before, self.told)
 
