@@ -14,6 +14,7 @@ A wrong guess is worse than none. A name is found when every word of it that tel
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -64,6 +65,10 @@ class Catalog:
             parsed = parse_name(name)
             self._by_words[parsed.words].append((parsed, model_id))
         self._orgs = {name.org for pairs in self._by_words.values() for name, _ in pairs}
+        self._plainest = [
+            (frozenset(words), min(_plainness(pair) for pair in pairs))
+            for words, pairs in self._by_words.items()
+        ]
 
     @classmethod
     def load(cls, *, site: Path | None = SITE_FOLDER) -> Catalog:
@@ -194,16 +199,13 @@ class Catalog:
 
     def _near(self, asked: ModelName) -> tuple[str, ...]:
         """Return the models that share the most words, those of makers and the plainest first."""
-        wanted = set(asked.words)
-        scored = []
-        for words, pairs in self._by_words.items():
-            shared = wanted & set(words)
-            if words[:1] == asked.words[:1] or len(shared) > 1:
-                name, model_id = min(pairs, key=_plainness)
-                scored.append(
-                    (-len(shared), len(set(words) - wanted), _plainness((name, "")), model_id)
-                )
-        return tuple(entry[-1] for entry in sorted(scored)[:_N_NEAR])
+        wanted, first = frozenset(asked.words), asked.words[:1]
+        scored = [
+            (-len(shared), len(words) - len(shared), plainness)
+            for words, plainness in self._plainest
+            if len(shared := wanted & words) > 1 or (shared and words.issuperset(first))
+        ]
+        return tuple(plainness[-1] for _, _, plainness in heapq.nsmallest(_N_NEAR, scored))
 
 
 def _plainness(pair: tuple[ModelName, str]) -> tuple[bool, int, str]:
