@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 FILE = "startup.yaml"
 SCHEMA_VERSION = 1
 _N_BOUNDS = 3
-_COMMON = ("weights_frac", "hidden_copies", "encoder_kib", "encoder_tokens", "context_gib")
-_OF_ERA = tuple(field.name for field in fields(EraCoefficients))
-_ERA = Section(keys={name: ListOf(item=Number()) for name in _OF_ERA})
+COMMON = ("weights_frac", "hidden_copies", "encoder_kib", "encoder_tokens", "context_gib")
+OF_ERA = tuple(field.name for field in fields(EraCoefficients))
+_ERA = Section(keys={name: ListOf(item=Number()) for name in OF_ERA})
 #: what startup.yaml may say: an interval for each coefficient, those that versions change by era
 SPEC = Section(
     keys={
-        **{name: ListOf(item=Number()) for name in _COMMON},
+        **{name: ListOf(item=Number()) for name in COMMON},
         "draft_frac": Number(),
         "eras": Section(keys={era.name: _ERA for era in ERAS}),
     }
@@ -53,10 +53,10 @@ def load_startup(folders: Sequence[Path] = ()) -> StartupCoefficients:
         raise ConfigError(faults)
     value = loaded.value
     return StartupCoefficients(
-        **_intervals(value, _COMMON),
+        **_intervals(value, COMMON),
         draft_frac=value["draft_frac"],
         eras={
-            name: EraCoefficients(**_intervals(era, _OF_ERA)) for name, era in value["eras"].items()
+            name: EraCoefficients(**_intervals(era, OF_ERA)) for name, era in value["eras"].items()
         },
     )
 
@@ -69,8 +69,8 @@ def _intervals(section: Mapping[str, Any], names: Sequence[str]) -> dict[str, In
 
 
 def _interval_faults(loaded: Loaded) -> Iterator[Fault]:
-    paths: list[tuple[str, ...]] = [(name,) for name in _COMMON]
-    paths += [("eras", era.name, name) for era in ERAS for name in _OF_ERA]
+    paths: list[tuple[str, ...]] = [(name,) for name in COMMON]
+    paths += [("eras", era.name, name) for era in ERAS for name in OF_ERA]
     for path in paths:
         bounds = loaded.value
         for key in path:

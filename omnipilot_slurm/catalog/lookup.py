@@ -42,6 +42,7 @@ _MAKERS = frozenset(
 #: who publish others' models under names of their own; found only under their own name
 _MIRRORS = frozenset({"unsloth"})
 _N_NEAR = 3
+_PLAIN_BITS = 16.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,17 @@ class Catalog:
             raise self._unknown(asked, name)
         how = "folder" if asked.folder else match.how
         return replace(match, how=how, said=f"{name} is read as {match.said}")
+
+    def siblings(self, model_id: str) -> tuple[ModelFacts, ...]:
+        """Return files of the same fine-tune that keep its weights otherwise, smallest first."""
+        asked = parse_name(model_id)
+        ids = {
+            other: None
+            for name, other in self._by_words.get(asked.words, ())
+            if name.variants == asked.variants and name.storage != asked.storage
+        }
+        found = [self._models.facts(other) for other in ids if other != model_id]
+        return tuple(sorted(found, key=lambda facts: (_stored_bits(facts), facts.id)))
 
     def _with_org(self, asked: ModelName) -> ModelName:
         """Forget a path's last folder but one where it is no publisher's name."""
@@ -206,6 +218,10 @@ class Catalog:
             if len(shared := wanted & words) > 1 or (shared and words.issuperset(first))
         ]
         return tuple(plainness[-1] for _, _, plainness in heapq.nsmallest(_N_NEAR, scored))
+
+
+def _stored_bits(facts: ModelFacts) -> float:
+    return _PLAIN_BITS if facts.quantization is None else facts.quantization.bits
 
 
 def _plainness(pair: tuple[ModelName, str]) -> tuple[bool, int, str]:

@@ -66,9 +66,13 @@ def assess(
     engine: EngineArgs,
     place: Place,
     coefficients: StartupCoefficients,
+    *,
+    capability: int | None = None,
 ) -> LaunchReport:
-    """Return whether the server starts; without a GPU only what holds on every card is judged."""
-    capability = None
+    """Return whether the server starts; without a GPU only what holds on every card is judged.
+
+    `capability` (80 for 8.0) stands in for that of a card that is not known otherwise.
+    """
     if gpu is not None and gpu.capability is not None:
         capability = 10 * gpu.capability[0] + gpu.capability[1]
     here = in_question(engine.vllm_version, model.architecture)
@@ -93,8 +97,8 @@ def _model_checks(
     return (
         *parallel_checks(model, engine),
         *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
-        *number_checks(model, engine, capability, here),
         *quantization_checks(model, engine, capability, here),
+        *number_checks(model, engine, capability, here),
         *length_checks(model, engine, effective_length(model, engine, here), here),
     )
 

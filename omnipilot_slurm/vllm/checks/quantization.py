@@ -89,20 +89,40 @@ def quantization_checks(
         method = model.quantization.method
     if method is None:
         return
-    yield _known(method, here)
     quantization = quantization_in_force(model, engine)
     scheme = None if quantization is None else quantization.scheme
     if capability is not None:
         yield _capable(method, scheme, capability, here)
+    if quantization is not None:
+        yield from _cuts(model, engine, quantization, capability, here)
     yield from _activations(method, engine, here)
-    if quantization is None:
-        return
+    yield _known(method, here)
+
+
+def _cuts(
+    model: ModelFacts,
+    engine: EngineArgs,
+    quantization: Quantization,
+    capability: int | None,
+    here: int,
+) -> Iterator[Check]:
+    """Yield what TP must not cut through."""
     if quantization.block is not None:
         yield from _blocks(model, engine, quantization, here)
     elif quantization.method in _GROUPED and (quantization.group_size or 0) > 0:
         yield from _groups(model, engine, quantization)
     if quantization.method == "awq" and _takes_marlin(engine, capability):
         yield from _tiles(model, engine, here)
+
+
+def method_checks(
+    method: str | None, scheme: str | None, capability: int | None, here: int
+) -> Iterator[Check]:
+    """Yield what a method asks of the version and of the card, whatever the model."""
+    if method is not None:
+        yield _known(method, here)
+        if capability is not None:
+            yield _capable(method, scheme, capability, here)
 
 
 def _known(method: str, here: int) -> Check:
