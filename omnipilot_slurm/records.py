@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Verdict(StrEnum):
@@ -125,7 +125,8 @@ class EngineArgs:
     `max_model_len` -1 is `auto`. `unknown` holds the names of those of these fields whose value the
     script does not show, or that a word it does not show may override. `data_parallel_rank` is set
     where the command starts one rank of several, `data_parallel_local` the ranks on this node.
-    `hf_overrides` is JSON (rope_scaling included), `optimization_level` -O of torch.compile.
+    `hf_overrides` is JSON (rope_scaling included), `optimization_level` -O of torch.compile;
+    `config_file` is "" where its name is not shown.
     """
 
     model: str | None = None
@@ -297,8 +298,8 @@ class Outcome:
 
     `fields`, `env` and `edits` are empty unless the verdict is a rewrite. DECISION_ID in a message
     becomes the decision's id, which only the daemon knows; where `tag` is True it makes the tag for
-    AdminComment of it. `code` is the reason's stable code. `record` is stored as JSON after the
-    answer has left.
+    AdminComment of it. `code` is the reason's stable code. `record`, or what it returns, is
+    stored as JSON after the answer has left; `would_be` in it is the verdict of enforce mode.
     """
 
     verdict: Verdict
@@ -308,7 +309,7 @@ class Outcome:
     edits: tuple[Edit, ...] = ()
     tag: bool = False
     code: str | None = None
-    record: Mapping[str, object] = field(default_factory=dict)
+    record: Mapping[str, object] | Callable[[], Mapping[str, object]] = field(default_factory=dict)
 
 
 #: the unit of each predicted target, by its name on the wire
