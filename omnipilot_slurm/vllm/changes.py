@@ -217,12 +217,12 @@ class _Search:
         if gpu is None:
             return
         larger = self.faults <= {"weights", "kv_cache", "headroom", "free_memory"}
+        offered = {(gpu.mem_gib, gpu.capability), (gpu.mem_gib, None)}
         for card in sorted(self.question.cards, key=_memory):
-            if (
-                card.id == gpu.id
-                or card.capability is None
-                or (larger and card.mem_gib <= gpu.mem_gib)
-            ):
+            alike = (card.mem_gib, card.capability)
+            if alike in offered or card.capability is None:
+                continue
+            if larger and card.mem_gib <= gpu.mem_gib:
                 continue
             changed = replace(self.relaxed, gpu=card)
             if self._answers(changed):
