@@ -300,7 +300,9 @@ def _validate(parsed: argparse.Namespace, form: str) -> None:
     if form == "legacy":
         return
     loaded = [m for name, m in sys.modules.items() if re.fullmatch(r"vllm\..*cli_args", name)]
-    checks = [m.validate_parsed_serve_args for m in loaded if "make_arg_parser" in vars(m)]
+    checks = [
+        m.validate_parsed_serve_args for m in loaded if hasattr(m, "validate_parsed_serve_args")
+    ]
     if getattr(parsed, "chat_template", None) is None:
         for check in checks:
             check(parsed)

@@ -7,11 +7,12 @@ say in `warnings`. Called by the script reader and `omnipilot fit`, through flag
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omnipilot_slurm.records import EngineArgs
 from omnipilot_slurm.vllm.defaults import default_model
-from omnipilot_slurm.vllm.values import human_int, human_int_or_auto, truth
+from omnipilot_slurm.vllm.values import AUTO, human_int, human_int_or_auto, json_value, truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,10 @@ class _Rule(NamedTuple):
     convert: Callable[[str], object]
 
 
+class _OutOfRangeError(ValueError):
+    """A value that vLLM's parser takes and its configuration refuses."""
+
+
 def _text_or_none(text: str) -> str | None:
     return None if text in ("", "None") else text
 
@@ -39,8 +44,28 @@ def _int_or_none(text: str) -> int | None:
     return None if text in ("", "None") else int(text)
 
 
-def _bytes_or_none(text: str) -> int | None:
-    return None if text in ("", "None") else human_int(text)
+def _count(text: str) -> int:
+    """Read a count of at least 1: vLLM's configuration refuses the others."""
+    value = human_int(text)
+    if value < 1:
+        raise _OutOfRangeError(f"must be at least 1, not {value}")
+    return value
+
+
+def _count_or_none(text: str) -> int | None:
+    return None if text in ("", "None") else _count(text)
+
+
+def _length(text: str) -> int:
+    value = human_int_or_auto(text)
+    return value if value == AUTO else _count(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _OutOfRangeError(f"must be a finite number, not {text!r}")
+    return value
 
 
 def _is_pooling_task(text: str) -> bool:
@@ -61,15 +86,15 @@ def _is_pooling_runner(text: str) -> bool:
 
 #: dest of vLLM's parser -> the field of EngineArgs, and how its text is read
 _RULES = {
-    "tensor_parallel_size": _Rule("tensor_parallel", int),
-    "pipeline_parallel_size": _Rule("pipeline_parallel", int),
-    "data_parallel_size": _Rule("data_parallel", int),
+    "tensor_parallel_size": _Rule("tensor_parallel", _count),
+    "pipeline_parallel_size": _Rule("pipeline_parallel", _count),
+    "data_parallel_size": _Rule("data_parallel", _count),
     "data_parallel_size_local": _Rule("data_parallel_local", _int_or_none),
     "data_parallel_rank": _Rule("data_parallel_rank", _int_or_none),
-    "decode_context_parallel_size": _Rule("decode_context_parallel", int),
-    "prefill_context_parallel_size": _Rule("prefill_context_parallel", int),
+    "decode_context_parallel_size": _Rule("decode_context_parallel", _count),
+    "prefill_context_parallel_size": _Rule("prefill_context_parallel", _count),
     "enable_expert_parallel": _Rule("expert_parallel", truth),
-    "nnodes": _Rule("n_nodes", int),
+    "nnodes": _Rule("n_nodes", _count),
     "node_rank": _Rule("node_rank", int),
     "headless": _Rule("headless", truth),
     "worker_use_ray": _Rule("executor", _ray),
@@ -77,18 +102,18 @@ _RULES = {
     "dtype": _Rule("dtype", str),
     "quantization": _Rule("quantization", _text_or_none),
     "kv_cache_dtype": _Rule("kv_cache_dtype", str),
-    "max_model_len": _Rule("max_model_len", human_int_or_auto),
-    "max_num_seqs": _Rule("max_num_seqs", _int_or_none),
-    "max_num_batched_tokens": _Rule("max_num_batched_tokens", _bytes_or_none),
-    "gpu_memory_utilization": _Rule("gpu_memory_utilization", float),
-    "kv_cache_memory_bytes": _Rule("kv_cache_memory_bytes", _bytes_or_none),
+    "max_model_len": _Rule("max_model_len", _length),
+    "max_num_seqs": _Rule("max_num_seqs", _count_or_none),
+    "max_num_batched_tokens": _Rule("max_num_batched_tokens", _count_or_none),
+    "gpu_memory_utilization": _Rule("gpu_memory_utilization", _finite),
+    "kv_cache_memory_bytes": _Rule("kv_cache_memory_bytes", _count_or_none),
     "enforce_eager": _Rule("enforce_eager", truth),
     "enable_chunked_prefill": _Rule("chunked_prefill", truth),
     "enable_prefix_caching": _Rule("prefix_caching", truth),
     "disable_hybrid_kv_cache_manager": _Rule("hybrid_kv_cache", _untruth),
-    "block_size": _Rule("block_size", _int_or_none),
+    "block_size": _Rule("block_size", _count_or_none),
     "num_gpu_blocks_override": _Rule("n_gpu_blocks", _int_or_none),
-    "cpu_offload_gb": _Rule("cpu_offload_gib", float),
+    "cpu_offload_gb": _Rule("cpu_offload_gib", _finite),
     "speculative_config": _Rule("speculative", _is_given),
     "speculative_model": _Rule("speculative", _is_given),
     "spec_method": _Rule("speculative", _is_given),
@@ -117,19 +142,24 @@ def engine_args(line: CommandLine, *, version: str | None = None) -> EngineArgs:
     given = {found.dest: found for found in line.occurrences}
     fields: dict[str, Any] = {}
     unknown: set[str] = set()
+    warnings = [problem.text for problem in line.problems]
     for dest, found in given.items():
         rule = _RULES.get(dest)
         if rule is None:
             continue
-        value = _value(rule, found)
+        value = _value(rule, found, warnings)
         if value is _UNREAD:
             unknown.add(rule.field)
         elif rule.field not in _EITHER or value or rule.field not in fields:
             fields[rule.field] = value
     if fields.get("speculative") and "speculative" not in unknown:
         fields.update(_draft(given))
-    warnings = [problem.text for problem in line.problems] + _repeated(line)
+    if "rope_scaling" in given:
+        fields["hf_overrides"] = _with_rope(fields.get("hf_overrides"), given["rope_scaling"].text)
+    warnings += _repeated(line)
     _set_model(line, given, fields, unknown, warnings)
+    if "config_file" in unknown:
+        fields["config_file"] = ""
     if line.open_from is not None or line.last("config") is not None:
         unknown |= _unsettled(line, given)
     return EngineArgs(
@@ -140,14 +170,17 @@ def engine_args(line: CommandLine, *, version: str | None = None) -> EngineArgs:
 _UNREAD = object()
 
 
-def _value(rule: _Rule, found: Occurrence) -> object:
+def _value(rule: _Rule, found: Occurrence, warnings: list[str]) -> object:
     """Return the value of an option, _UNREAD where it is not shown or vLLM refuses it."""
     if found.text is None:
         return _UNREAD
     try:
         return rule.convert(found.text)
-    except ValueError:
-        return _UNREAD
+    except _OutOfRangeError as error:
+        warnings.append(f"{found.option}: {error}")
+    except ValueError:  # the parser refuses it and has said so
+        pass
+    return _UNREAD
 
 
 def _set_model(
@@ -213,12 +246,24 @@ def _draft(given: dict[str, Occurrence]) -> dict[str, Any]:
     return found
 
 
-def _draft_in_json(text: str) -> dict[str, Any]:
+def _with_rope(overrides: str | None, rope: str | None) -> str | None:
+    """Add the --rope-scaling of older versions to the overrides, both JSON."""
+    both = _object(overrides) | {"rope_scaling": _object(rope)}
+    return json.dumps(both) if both["rope_scaling"] else overrides
+
+
+def _object(text: str | None) -> dict[str, object]:
+    """Return the JSON object in a text, {} where there is none."""
     try:
-        config = json.loads(text)
+        value = json_value(text or "")
     except ValueError:
         return {}
-    if not isinstance(config, dict):
+    return value if isinstance(value, dict) else {}
+
+
+def _draft_in_json(text: str) -> dict[str, Any]:
+    config = _object(text)
+    if not config:
         return {}
     model = next((config[key] for key in _SPECULATIVE_MODELS if key in config), None)
     tokens = config.get("num_speculative_tokens")
@@ -229,4 +274,4 @@ def _draft_in_json(text: str) -> dict[str, Any]:
 
 
 def _int_of(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isdecimal() else None

@@ -22,6 +22,7 @@ REQUIRES = (
     ("enable_log_outputs", "enable_log_requests", since("0.11.0")),
 )
 _NULL = "~"
+_LONGEST = 60
 
 
 def refused_value(grammar: Grammar, variants: tuple[Option, ...], text: str) -> tuple[int, str]:
@@ -37,19 +38,23 @@ def refused_value(grammar: Grammar, variants: tuple[Option, ...], text: str) -> 
 def _refused_by(grammar: Grammar, option: Option, text: str) -> tuple[int, str]:
     if option.nullable and text in ("", "None"):
         bad = grammar.refusing(option.dest, _NULL) & option.versions
-        return bad, f"invalid choice: {text!r}" if bad else ""
+        return bad, f"invalid choice: {_shown(text)}" if bad else ""
     convert = CONVERTERS.get(option.letter)
     try:
         value = convert(text) if convert else text
     except ValueError:
-        return option.versions, f"invalid {TYPE_NAMES[option.letter]} value: {text!r}"
+        return option.versions, f"invalid {TYPE_NAMES[option.letter]} value: {_shown(text)}"
     if option.letter == "o" and isinstance(value, dict):
         for key in value:
             bad = grammar.refusing_key(option.dest, key) & option.versions
             if bad:
                 return bad, f"unexpected key {key!r}"
     bad = grammar.refusing(option.dest, str(value)) & option.versions
-    return bad, f"invalid choice: {text!r}" if bad else ""
+    return bad, f"invalid choice: {_shown(text)}" if bad else ""
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else text[:_LONGEST] + "...")
 
 
 def unrecognized(grammar: Grammar, name: str) -> tuple[str, str, bool]:

@@ -36,6 +36,8 @@ _O_IS_LEVEL = since("0.9.2") & before("0.11.1")
 _O_IS_MODE = since("0.11.1") & before("0.12.0")
 _O_IS_OPTION = since("0.12.0")
 _O_DOTS_ARE_CC = since("0.12.0") & before("0.13.0")
+#: keys deeper than this are no configuration of vLLM's; they are not followed
+_DEEPEST = 32
 _LEVELS = ("0", "1", "2", "3")
 
 
@@ -275,7 +277,7 @@ class _Dotted:
         self._value: dict[str, object] = {}
 
     def add(self, path: list[str], text: str | None, grammar: Grammar) -> None:
-        if text is None:
+        if text is None or len(path) > _DEEPEST:
             self._known = False
             return
         value: object = text
@@ -296,7 +298,7 @@ class _Dotted:
 def _json_or_text(text: str, *, suffixes: bool) -> object:
     try:
         value: object = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         if not suffixes:
             return text
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,10 @@ def human_int(text: str) -> int:
         return int(stripped)
     number, suffix = match.groups()
     if suffix.islower():
-        return int(float(number) * 1000 ** _POWERS[suffix])
+        value = float(number) * 1000 ** _POWERS[suffix]
+        if value == math.inf:
+            raise ValueError(f"too large a number: {stripped[:20]}...")
+        return int(value)
     if "." in number:
         raise ValueError(f"decimals are not allowed with binary suffixes like {suffix}")
     multiplier: int = 1024 ** _POWERS[suffix.lower()]
@@ -49,7 +53,10 @@ def json_value(text: str) -> object:
     Raises: ValueError when it is not JSON.
     """
     expanded = _BARE_SUFFIXED.sub(lambda m: m[1] or str(human_int(m[0])), text)
-    value: object = json.loads(expanded)
+    try:
+        value: object = json.loads(expanded)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
     return value
 
 

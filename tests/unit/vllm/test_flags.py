@@ -419,6 +419,57 @@ def test_older_and_rarer_spellings_reach_their_field(
     assert getattr(told(line, version), field) == value
 
 
+@pytest.mark.parametrize(
+    ("line", "field", "text"),
+    [
+        ("M -tp 0", "tensor_parallel", "-tp: must be at least 1, not 0"),
+        ("M -pp -2", "pipeline_parallel", "-pp: must be at least 1, not -2"),
+        ("M --max-model-len 0", "max_model_len", "--max-model-len: must be at least 1, not 0"),
+        (
+            "M --gpu-memory-utilization nan",
+            "gpu_memory_utilization",
+            "--gpu-memory-utilization: must be a finite number, not 'nan'",
+        ),
+    ],
+)
+def test_a_value_out_of_range_is_unknown_and_a_warning_says_why(
+    line: str, field: str, text: str
+) -> None:
+    args = told(line)
+    assert args.unknown == {field}
+    assert args.warnings == (text,)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["M", "--hf-overrides", "[" * 60_000],
+        ["M", "--hf-overrides.a", "[" * 60_000],
+        ["M", "--hf-overrides" + ".a" * 30_000, "1"],
+        ["M", "--max-model-len", "9" * 5_000],
+        ["M", "--max-model-len", "9" * 400 + "k"],
+        ["M", "--max-model-len", "\u00b2"],
+        ["M", "--speculative-config", '{"num_speculative_tokens": "\u00b2"}'],
+        ["M", "--compilation-config", "(" * 500],
+    ],
+)
+@pytest.mark.parametrize("version", [None, "0.8.5", NEWEST])
+def test_monstrous_values_are_read_without_an_error(words: list[str], version: str | None) -> None:
+    args = engine_args(parse(words, version=version), version=version)
+    assert args.model == "M"
+
+
+def test_a_configuration_file_whose_name_is_not_shown_is_still_one() -> None:
+    args = engine_args(parse(["M", "--config", None], version=NEWEST))
+    assert args.config_file == ""
+    assert "config_file" in args.unknown
+
+
+def test_rope_scaling_of_older_versions_joins_the_overrides() -> None:
+    line = 'M --rope-scaling {"factor":2.0} --hf-overrides {"a":1}'
+    assert told(line, "0.9.2").hf_overrides == '{"a": 1, "rope_scaling": {"factor": 2.0}}'
+
+
 def test_a_refused_value_is_unknown_not_guessed() -> None:
     args = told("M -tp two")
     assert (args.tensor_parallel, args.unknown) == (1, {"tensor_parallel"})
