@@ -1,7 +1,8 @@
 -- Submits jobs through lua/omnipilot.lua with the socket library that this machine has.
--- usage: drive_shim.lua MODULE LIBRARY SOCKET N_SUBMISSIONS SCRIPT_BYTES FILLER; prints a line per event.
-local module, library, socket = arg[1], arg[2], arg[3]
-local n_submissions, script_bytes = tonumber(arg[4]), tonumber(arg[5])
+-- usage: drive_shim.lua MODULE LIBRARY SOCKET DEADLINE_MS N_SUBMISSIONS SCRIPT_BYTES FILLER_BYTE
+-- Prints a line per event.
+local module, library, socket, deadline_ms = arg[1], arg[2], arg[3], tonumber(arg[4])
+local n_submissions, script_bytes, filler = tonumber(arg[5]), tonumber(arg[6]), tonumber(arg[7])
 
 local function printer(event)
   return function(...) print(event .. " " .. string.format(...)) end
@@ -12,10 +13,11 @@ slurm = {
   log_debug = function() end,
 }
 local submit = dofile(module).setup({
-  socket = socket, library = library, deadline_ms = 150, ping_ms = 100, exempt_root = false,
+  socket = socket, library = library, exempt_root = false,
+  deadline_ms = deadline_ms, ping_ms = deadline_ms,
 })
 local head = "#!/bin/sh\nvllm serve m\n#"
-local script = head .. string.rep(string.char(tonumber(arg[6])), script_bytes - #head)
+local script = head .. string.rep(string.char(filler), script_bytes - #head)
 for _ = 1, n_submissions do
   local job = { script = script, user_id = 1000, argc = 1, argv = {}, environment = {} }
   local code = submit(job, { a100 = { flag_default = 1 } }, 1000)

@@ -21,6 +21,7 @@ REWRITE = (
     b'"edits":[{"start":2,"end":9,"old":"/bin/sh","new":"/bin/bash"}]}\n'
 )
 UNCHANGED = "code 0 unchanged"
+PATIENT_MS, SHORT_MS = 3000, 100  # where an answer is awaited, and where there is none
 LONG_IN_JSON = "\1"  # six bytes each: 40,000 of them do not fit into a socket's buffer
 
 pytestmark = pytest.mark.parametrize("library", ["luasocket", "lua-posix"])
@@ -31,12 +32,14 @@ def path(tmp_path):
     return str(tmp_path / "d.sock")
 
 
-def drive(library, path, n=1, script_bytes=1000, filler="x") -> list[str]:
+def drive(
+    library, path, *, n=1, script_bytes=1000, filler="x", deadline_ms=PATIENT_MS
+) -> list[str]:
     """Submit n times and return the events; the interpreter must end by itself, and in time."""
     interpreter = shutil.which("lua5.1")
     assert interpreter, "install lua5.1, lua-socket and lua-posix"
     module = LUA_FOLDER / "omnipilot.lua"
-    argv = [interpreter, DRIVER, module, library, path, n, script_bytes, ord(filler)]
+    argv = [interpreter, DRIVER, module, library, path, deadline_ms, n, script_bytes, ord(filler)]
     done = subprocess.run(
         [str(word) for word in argv],
         capture_output=True,
@@ -186,13 +189,13 @@ def test_a_server_that_hangs_up_at_once_leaves_the_job_unchanged(library, path):
 
 def test_an_answer_after_the_deadline_leaves_the_job_unchanged(library, path):
     with server(path, replying(ADVICE, pause_s=0.4)):
-        lines = drive(library, path)
+        lines = drive(library, path, deadline_ms=SHORT_MS)
     assert lines == ["log omnipilot: no good answer for uid 1000: timeout", UNCHANGED]
 
 
 def test_half_a_line_and_then_silence_costs_one_deadline(library, path):
     with server(path, replying(ADVICE[:40], keep_open=True)):
-        lines = drive(library, path)
+        lines = drive(library, path, deadline_ms=SHORT_MS)
     assert lines == ["log omnipilot: no good answer for uid 1000: timeout", UNCHANGED]
 
 
@@ -201,7 +204,9 @@ def test_a_server_that_never_reads_does_not_hold_the_shim(library, path, filler)
     is_over = threading.Event()
     with server(path, lambda _: is_over.wait(20)):
         try:
-            lines = drive(library, path, n=6, script_bytes=40_000, filler=filler)
+            lines = drive(
+                library, path, n=6, script_bytes=40_000, filler=filler, deadline_ms=SHORT_MS
+            )
         finally:
             is_over.set()
     assert lines == [
@@ -215,7 +220,7 @@ def test_a_server_that_never_accepts_does_not_hold_the_shim(library, path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(0)
-        lines = drive(library, path, n=10)
+        lines = drive(library, path, n=10, deadline_ms=SHORT_MS)
     assert lines.count(UNCHANGED) == 10
     assert sum("no good answer" in line for line in lines) == 3
     assert "log omnipilot: no answer (a ping failed); jobs pass unasked for 1 s" in lines
@@ -232,5 +237,5 @@ def test_an_endless_dribble_costs_one_deadline(library, path):
             pass
 
     with server(path, serve):
-        lines = drive(library, path)
+        lines = drive(library, path, deadline_ms=SHORT_MS)
     assert lines == ["log omnipilot: no good answer for uid 1000: timeout", UNCHANGED]

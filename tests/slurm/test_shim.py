@@ -37,7 +37,13 @@ class Site:
 
     def install(self, **settings: str) -> None:
         """Write both Lua files, and start slurmctld anew; settings are Lua expressions."""
-        given = {"socket": f'"{self.daemon.path}"', **settings}
+        given = {
+            "socket": f'"{self.daemon.path}"',
+            # a test machine may be busy
+            "deadline_ms": "2000",
+            "ping_ms": "2000",
+            **settings,
+        }
         text = (LUA_FOLDER / "job_submit.lua").read_text()
         text = text.replace(
             "/etc/slurm/omnipilot.lua", str(self.sandbox.folders.etc / "omnipilot.lua")
@@ -208,7 +214,7 @@ BAD_ANSWERS = {
     "too much": b"x" * 5_000_000,
     "hung": hang,
     "hung up at once": hang_up,
-    "after the deadline": answer_late(0.3, REWRITE_LINE + b"\n"),
+    "after the deadline": answer_late(0.5, REWRITE_LINE + b"\n"),
     "an error": b'{"v":1,"error":{"code":"internal","text":"%s"}}\n',
     "a field that Slurm has not": REWRITE_LINE.replace(b'"gres"', b'"grease"') + b"\n",
 }
@@ -217,11 +223,17 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_bad_answer_leaves_the_job_unchanged_with_one_line_in_the_log(site, library):
     for name, behave in BAD_ANSWERS.items():
-        site.install(library=f'"{library}"')
+        site.install(library=f'"{library}"', deadline_ms="100")
         site.restart()
         site.daemon.behave = behave
         assert site.shows_unchanged(site.submit("--gres=gpu:a100:1")), name
         assert len(site.shim_log()) == 1, name
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_either_socket_library_brings_the_answer(site, library):
+    site.install(library=f'"{library}"')
+    site.restart()
     site.daemon.behave = ADVICE
     assert site.submit().stderr == "sbatch: a word\n"
 
@@ -239,17 +251,23 @@ def test_without_a_daemon_jobs_pass_and_three_lines_and_the_breakers_are_logged(
 
 
 def test_a_hung_daemon_is_left_after_three_jobs_and_a_ping_and_asked_again_when_it_answers(site):
+    site.install(deadline_ms="500", ping_ms="500")
+    site.restart()
     site.daemon.behave = hang
     for _ in range(8):
         assert site.shows_unchanged(site.submit())
-    assert [request["op"] for request in site.daemon.requests] == ["decide"] * 3 + ["ping"]
+    asked = [request["op"] for request in site.daemon.requests]
+    assert asked[:4] == ["decide", "decide", "decide", "ping"]
+    assert set(asked[4:]) <= {"ping"}
     site.daemon.behave = ADVICE
-    time.sleep(1.1)
+    time.sleep(2.1)
     assert site.submit().stderr == "sbatch: a word\n"
     assert site.shim_log()[-1] == "answered again; asking about jobs"
 
 
 def test_a_daemon_that_never_accepts_holds_nobody(site):
+    site.install(deadline_ms="100", ping_ms="100")
+    site.restart()
     site.daemon.stop()
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(site.daemon.path))
