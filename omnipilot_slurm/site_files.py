@@ -7,9 +7,9 @@ the daemon's loading thread, `advise` and replay.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from omnipilot_slurm.catalog.local import Pending, find_model
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from omnipilot_slurm.catalog.local import Folders
     from omnipilot_slurm.cluster_facts import Snapshot
     from omnipilot_slurm.decide.site import Models
     from omnipilot_slurm.site_settings import GpuMap
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
-
-_N_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +34,16 @@ class SiteFiles:
 
     settings_file: SettingsFile
     catalog: Catalog
-    models: Models
     startup: StartupCoefficients
 
-    def site(self, snapshot: Snapshot) -> Site:
-        """Return the site with the cluster as it is."""
+    def site(self, snapshot: Snapshot, folders: Folders) -> Site:
+        """Return the site with the cluster as it is; `folders` looks models up by their path."""
         settings = self.settings_file.settings
         gpus = {gpu_id: self.catalog.gpu(gpu_id) for gpu_id in self.catalog.gpu_ids()}
         return Site(
             snapshot=snapshot,
             pools=pools_of(snapshot, self._gpu_map(snapshot), gpus, self._gpu_id),
-            models=self.models,
+            models=models_of(self.catalog, folders),
             startup=self.startup,
             policy=settings.policy,
             workload=settings.workload,
@@ -78,7 +76,6 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
     return SiteFiles(
         settings_file=settings_file,
         catalog=catalog,
-        models=models_of(catalog),
         startup=load_startup(folders),
     )
 
@@ -96,16 +93,17 @@ def _unknown_gpus(settings_file: SettingsFile, catalog: Catalog) -> list[Fault]:
     return faults
 
 
-def models_of(catalog: Catalog) -> Models:
-    """Return a look-up that remembers its answers; a name that is near none is slow to refuse."""
+def models_of(catalog: Catalog, folders: Folders) -> Models:
+    """Return a look-up by name or folder; a folder not read yet is not waited for."""
 
-    @lru_cache(maxsize=_N_REMEMBERED)
     def find(name: str) -> KnownModel | UnknownModel:
         try:
-            match = catalog.model(name)
+            match = find_model(catalog, folders, name)
         except CatalogError as error:
             near = f"; near names: {', '.join(error.near)}" if error.near else ""
             return UnknownModel(text=f"{error}{near}")
+        if isinstance(match, Pending):
+            return UnknownModel(text="its folder is being looked up; submit again to be answered")
         return KnownModel(facts=match.facts, said=match.said)
 
     return find

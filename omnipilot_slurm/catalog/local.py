@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from omnipilot_slurm.catalog.folder_process import WORKER, Failure, FolderProcess
 from omnipilot_slurm.catalog.lookup import Match
@@ -123,7 +123,26 @@ class FolderLookup:
             self._known.popitem(last=False)
 
 
-def find_model(catalog: Catalog, folders: FolderLookup, name: str) -> Match | Pending:
+class Folders(Protocol):
+    """Whoever knows what a folder says."""
+
+    def lookup(self, path: str) -> Answer:
+        """Return what is known of a folder."""
+
+
+class PatientFolders:
+    """Waits for each folder up to `timeout_s`; for commands, that ask once and end."""
+
+    def __init__(self, folders: FolderLookup, timeout_s: float) -> None:
+        self._folders = folders
+        self._timeout_s = timeout_s
+
+    def lookup(self, path: str) -> Answer:
+        """Return what a folder says."""
+        return self._folders.wait(path, self._timeout_s)
+
+
+def find_model(catalog: Catalog, folders: Folders, name: str) -> Match | Pending:
     """Return the model that a name or a folder means; a folder's own config.json comes first.
 
     Raises: CatalogError, with what the folder said beside what its name said.

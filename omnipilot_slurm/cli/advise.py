@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
 from omnipilot_slurm.cli.advise_text import shown
 from omnipilot_slurm.cli.detect import parse_variables
 from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.decide.decision import Decision
 
 _BUDGET_S = 5.0
+_FOLDER_S = 3.0
 _REFUSED, _UNSURE = 3, 4
 
 
@@ -67,7 +69,9 @@ def advise(  # noqa: PLR0917 (one parameter for each option)
     files = read_files(folders)
     published = files.settings_file.settings.daemon.publish
     snapshot, said = _snapshot(cluster, published)
-    site = files.site(snapshot)
+    # what this user may read may be read for this user
+    folders_read = FolderLookup(roots=[Path("/")], public_only=False)
+    site = files.site(snapshot, PatientFolders(folders_read, _FOLDER_S))
     script = job.read_bytes()
     environment = {**_inherited(script), **parse_variables(variables)}
     submission, _ = directives.submission_of(script, args=args, environment=environment)
@@ -80,6 +84,7 @@ def advise(  # noqa: PLR0917 (one parameter for each option)
         expired=lambda: time.monotonic() > deadline,
         all_arms=True,
     )
+    folders_read.close()
     mode = mode_of(submission, site, directives.omnipilot(script))
     if as_one_json:
         click.echo(json.dumps(as_json(decision) | {"mode": str(mode)}, ensure_ascii=False))

@@ -7,9 +7,10 @@ read. Called by the loading thread only, so that it may take its time.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from omnipilot_slurm.catalog.local import FolderLookup
 from omnipilot_slurm.cluster.reader import ClusterReader
 from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import dump_snapshot
@@ -47,6 +48,7 @@ class _Read:
     """What the last load found, for refreshes to build on."""
 
     files: SiteFiles
+    folders: FolderLookup
     reader: ClusterReader
     snapshot: Snapshot
 
@@ -68,7 +70,9 @@ class SiteSource:
         cluster = files.settings_file.settings.cluster
         reader = ClusterReader(CommandSource(timeout_s=cluster.command_timeout_s))
         snapshot, fault = self._snapshot(reader)
-        loaded = self._loaded(_Read(files, reader, snapshot), fault)
+        self.close()
+        folders = FolderLookup(roots=cluster.model_roots)
+        loaded = self._loaded(_Read(files, folders, reader, snapshot), fault)
         for submission in _FIRST_QUESTIONS:
             loaded.decide(submission)
         return loaded
@@ -81,7 +85,12 @@ class SiteSource:
         if self._read is None:
             return loaded
         snapshot = self._read.reader.read(time.time())
-        return self._loaded(_Read(self._read.files, self._read.reader, snapshot), None)
+        return self._loaded(replace(self._read, snapshot=snapshot), None)
+
+    def close(self) -> None:
+        """Let go of the process that reads model folders."""
+        if self._read is not None:
+            self._read.folders.close()
 
     def _snapshot(self, reader: ClusterReader) -> tuple[Snapshot, str | None]:
         try:
@@ -93,7 +102,7 @@ class SiteSource:
     def _loaded(self, read: _Read, cluster_fault: str | None) -> Loaded:
         self._read = read
         settings_file = read.files.settings_file
-        site = read.files.site(read.snapshot)
+        site = read.files.site(read.snapshot, read.folders)
         return Loaded(
             decide=decider(site),
             summary={
