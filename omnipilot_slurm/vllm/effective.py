@@ -11,11 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.vllm import defaults
+from omnipilot_slurm.vllm.eras import possible_eras
 from omnipilot_slurm.vllm.grammar import before, candidates, since
 from omnipilot_slurm.vllm.kv import KvShape, kv_shape
 from omnipilot_slurm.vllm.overhead import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
     from omnipilot_slurm.vllm.eras import Era
@@ -31,7 +34,6 @@ _V0_VIDEO_TOKENS = 32768
 #: versions that take a long-rope model's original context where none is asked
 _SHORTER_DEFAULT = since("0.11.1")
 _SOME_LENGTH = 4096
-_BLOCK_SIZE = 16
 #: Qwen3-VL's encoder cache in the versions that count a video's time stamps into it, and the
 #: copies of its output at deeper layers
 _STAMPED = since("0.11.0") & before("0.13.0")
@@ -49,7 +51,6 @@ class Engine(NamedTuple):
 
     era: str
     n_gpus: int
-    dtype_bytes: float
     n_layers: float
     kv: KvShape
     kv_factor: int
@@ -80,91 +81,67 @@ def effective_length(model: ModelFacts, engine: EngineArgs, here: int) -> int:
     return model.max_model_len or 0
 
 
-def effective_engines(
-    model: ModelFacts,
-    gpu: GpuFacts,
-    engine: EngineArgs,
-    possible: tuple[tuple[str, tuple[Era, ...]], ...],
-) -> list[Engine]:
-    """Return the engine as each possible version runs it, in the eras that it would choose."""
-    alike = _alike(model, engine)
-    told = _at_versions(engine, tuple(version for version, _ in possible))
-    found = []
-    for (version, eras), args in zip(possible, told, strict=True):
-        by_version = _by_version(version)
-        length = effective_length(model, engine, by_version.bits)
-        scheduling = defaults.scheduling(args, model, gpu, max_model_len=length or _SOME_LENGTH)
-        of_version = alike._replace(
-            max_model_len=length,
-            kv_factor=alike.kv_factor if by_version.bits & _WHOLE_MODEL_A_STAGE else 1,
-            utilization=alike.utilization or by_version.utilization,
-            block_size=alike.block_size or _block_size(version, model, gpu),
-            hybrid=alike.hybrid and by_version.hybrid,
-            graphs_in_budget=by_version.graphs_in_budget,
-        )
-        found += [
-            of_version._replace(era=era.name, step=_step(model, era, by_version.bits, scheduling))
-            for era in eras
-            if era.engine in scheduling.engine.values
-        ]
-    return found
+def effective_engines(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> Iterator[Engine]:
+    """Yield the engine as each version in question runs it, in the eras that it would choose."""
+    kv, n_gpus = _cached(model, engine), engine.tensor_parallel * engine.pipeline_parallel
+    for of_era in _by_era(model, gpu, _unsplit(engine)):
+        yield of_era._replace(kv=kv, n_gpus=n_gpus)
 
 
-class _ByVersion(NamedTuple):
-    bits: int
-    utilization: float
-    graphs_in_budget: bool
-    hybrid: bool
+@lru_cache(maxsize=1024)
+def _unsplit(engine: EngineArgs) -> EngineArgs:
+    return replace(engine, tensor_parallel=1)
 
 
-@lru_cache(maxsize=64)
-def _by_version(version: str) -> _ByVersion:
+@lru_cache(maxsize=1024)
+def _by_era(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> tuple[Engine, ...]:
+    """Return what TP does not change: alike for many arms of a decision."""
+    return tuple(
+        of_era
+        for version, eras in possible_eras(engine.vllm_version, model.architecture)
+        for of_era in _of_version(model, gpu, replace(engine, vllm_version=version), eras)
+    )
+
+
+def _of_version(
+    model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, eras: Sequence[Era]
+) -> Iterator[Engine]:
+    version, stages = engine.vllm_version, engine.pipeline_parallel
     bits = candidates(version)
-    return _ByVersion(
-        bits=bits,
-        utilization=defaults.gpu_memory_utilization(version).newest,
-        graphs_in_budget=defaults.graphs_in_budget(version).newest,
-        hybrid=bool(bits & _HYBRID),
-    )
+    length = effective_length(model, engine, bits)
+    scheduling = defaults.scheduling(engine, model, gpu, max_model_len=length or _SOME_LENGTH)
+    utilization = engine.gpu_memory_utilization
+    for era in eras:
+        if era.engine not in scheduling.engine.values:
+            continue
+        yield Engine(
+            era=era.name,
+            n_gpus=stages,
+            n_layers=model.layers / stages,
+            kv=_cached(model, engine),
+            kv_factor=stages if bits & _WHOLE_MODEL_A_STAGE else 1,
+            max_model_len=length,
+            step=_step(model, era, bits, scheduling),
+            utilization=defaults.gpu_memory_utilization(version).newest
+            if utilization is None
+            else utilization,
+            block_size=engine.block_size or defaults.block_size(version, model, gpu).newest,
+            hybrid=bool(bits & _HYBRID) and engine.hybrid_kv_cache is not False,
+            graphs=not engine.enforce_eager,
+            graphs_in_budget=defaults.graphs_in_budget(version).newest,
+        )
 
 
 @lru_cache(maxsize=1024)
-def _at_versions(engine: EngineArgs, versions: tuple[str, ...]) -> tuple[EngineArgs, ...]:
-    return tuple(replace(engine, vllm_version=version) for version in versions)
-
-
-@lru_cache(maxsize=1024)
-def _alike(model: ModelFacts, args: EngineArgs) -> Engine:
-    """Return what no version and no GPU changes; what they decide is 0 where it was not given."""
-    stages = args.pipeline_parallel
-    return Engine(
-        era="",
-        n_gpus=args.tensor_parallel * stages,
-        dtype_bytes=dtype_bytes(args),
-        n_layers=model.layers / stages,
-        kv=kv_shape(
-            model,
-            tensor_parallel=args.tensor_parallel,
-            pipeline_parallel=stages,
-            kv_cache_dtype=args.kv_cache_dtype,
-            dtype_bytes=dtype_bytes(args),
-            context_parallel=args.decode_context_parallel * args.prefill_context_parallel,
-        ),
-        kv_factor=stages,
-        max_model_len=0,
-        step=Step(0, 0, 0, 0, 0, 0),
-        utilization=args.gpu_memory_utilization or 0.0,
-        block_size=args.block_size or 0,
-        hybrid=args.hybrid_kv_cache is not False,
-        graphs=not args.enforce_eager,
-        graphs_in_budget=False,
+def _cached(model: ModelFacts, engine: EngineArgs) -> KvShape:
+    return kv_shape(
+        model,
+        tensor_parallel=engine.tensor_parallel,
+        pipeline_parallel=engine.pipeline_parallel,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        dtype_bytes=dtype_bytes(engine),
+        context_parallel=engine.decode_context_parallel * engine.prefill_context_parallel,
     )
-
-
-def _block_size(version: str | None, model: ModelFacts, gpu: GpuFacts) -> int:
-    if model.mla is None:
-        return _BLOCK_SIZE
-    return defaults.block_size(version, model, gpu).newest
 
 
 def _step(model: ModelFacts, era: Era, bits: int, scheduling: defaults.Scheduling) -> Step:

@@ -31,9 +31,9 @@ from omnipilot_slurm.vllm.checks.quantization import (
 )
 from omnipilot_slurm.vllm.checks.unseen import doubt_unseen
 from omnipilot_slurm.vllm.effective import dtype_bytes, effective_engines, effective_length
-from omnipilot_slurm.vllm.eras import in_question, possible_eras
-from omnipilot_slurm.vllm.memory import longest_that_fits, plan_memory
-from omnipilot_slurm.vllm.overhead import widths
+from omnipilot_slurm.vllm.eras import in_question
+from omnipilot_slurm.vllm.memory import left_for_cache, longest_that_fits, memory_plan, total_gib
+from omnipilot_slurm.vllm.overhead import era_numbers, widths
 from omnipilot_slurm.vllm.report import Check, LaunchReport, MemoryPlan
 from omnipilot_slurm.vllm.shards import weights_gib
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
-    from omnipilot_slurm.vllm.effective import Engine
+    from omnipilot_slurm.vllm.memory import Left
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
     from omnipilot_slurm.vllm.report import Place
 
@@ -53,11 +53,11 @@ _LONGEST = 1 << 24
 _SUREST = 0.98
 
 
-class Planned(NamedTuple):
-    """An engine as one era runs it, and the memory it then has."""
+class Memory(NamedTuple):
+    """The memory of the fullest GPU over all eras in question, and what each era leaves."""
 
-    engine: Engine
-    memory: MemoryPlan
+    plan: MemoryPlan
+    eras: tuple[Left, ...]
 
 
 def assess(
@@ -80,12 +80,12 @@ def assess(
         *_model_checks(model, engine, capability),
         *placement_checks(engine, place, here),
     ]
-    planned = [] if gpu is None else plans(model, gpu, engine, coefficients)
-    if planned:
-        checks += memory_checks(model, engine, planned, coefficients.context_gib)
+    memory = None if gpu is None else memory_of(model, gpu, engine, coefficients)
+    if memory is not None:
+        checks += memory_checks(model, engine, memory, coefficients.context_gib)
         if place.shared:
-            checks.append(shared_check(planned[-1].engine.utilization))
-    return _report(model, doubt_unseen(checks, engine.unknown), planned)
+            checks.append(shared_check(memory.eras[-1].engine.utilization))
+    return _report(model, doubt_unseen(checks, engine.unknown), memory)
 
 
 @lru_cache(maxsize=1024)
@@ -103,28 +103,21 @@ def _model_checks(
     )
 
 
-def plans(
+def memory_of(
     model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, coefficients: StartupCoefficients
-) -> list[Planned]:
-    """Return the engine and its memory in each era that the version may belong to, newest last."""
-    weights = _weights(model, engine, coefficients)
-    cache = engine.kv_cache_memory_bytes
+) -> Memory:
+    """Return the memory in each era that the version may belong to, newest last."""
+    total, weights = total_gib(gpu), _weights(model, engine, coefficients)
     wide = widths(model, engine.tensor_parallel, dtype_bytes(engine))
-    possible = possible_eras(engine.vllm_version, model.architecture)
-    return [
-        Planned(
-            engine=effective,
-            memory=plan_memory(
-                gpu,
-                effective,
-                wide,
-                weights=weights,
-                coefficients=coefficients,
-                cache_gib=None if cache is None else cache / GIB,
-            ),
-        )
-        for effective in effective_engines(model, gpu, engine, possible)
-    ]
+    numbers = era_numbers(coefficients)
+    eras = tuple(
+        left_for_cache(total, effective, wide, weights, numbers[effective.era])
+        for effective in effective_engines(model, gpu, engine)
+    )
+    if engine.kv_cache_memory_bytes is not None:
+        given = engine.kv_cache_memory_bytes / GIB
+        eras = tuple(left._replace(kv=(given, given, given)) for left in eras)
+    return Memory(plan=memory_plan(total, weights, eras), eras=eras)
 
 
 @lru_cache(maxsize=1024)
@@ -151,17 +144,16 @@ def _weights(model: ModelFacts, engine: EngineArgs, coefficients: StartupCoeffic
 
 
 def memory_checks(
-    model: ModelFacts, engine: EngineArgs, planned: Sequence[Planned], context: Interval
+    model: ModelFacts, engine: EngineArgs, memory: Memory, context: Interval
 ) -> list[Check]:
     """Return the checks of memory over all eras in question; `context` is the CUDA context's."""
-    memories = [one.memory for one in planned]
-    utilization = planned[-1].engine.utilization
+    plan, newest = memory.plan, memory.eras[-1].engine
     here = in_question(engine.vllm_version, model.architecture)
     found = [
-        weights_check(memories[-1], _load_peak(model, engine, memories[-1].weights)),
-        cache_check(memories, planned[-1].engine.max_model_len),
-        headroom_check(memories, utilization, context),
-        free_memory_check(memories[-1], utilization, context, here),
+        weights_check(plan, _load_peak(model, engine, plan.weights)),
+        cache_check(plan, memory.eras, newest.max_model_len),
+        headroom_check(plan, newest.utilization, context),
+        free_memory_check(plan, newest.utilization, context, here),
     ]
     return [check for check in found if check is not None]
 
@@ -180,53 +172,50 @@ def _load_peak(model: ModelFacts, engine: EngineArgs, weights: Interval) -> floa
     ).mid
 
 
-def _report(model: ModelFacts, checks: Sequence[Check], planned: Sequence[Planned]) -> LaunchReport:
+def _report(model: ModelFacts, checks: Sequence[Check], memory: Memory | None) -> LaunchReport:
     states = {check.ok for check in checks}
     verdict = Starts.STARTS
     if Starts.FAILS in states:
         verdict = Starts.FAILS
-    elif Starts.UNSURE in states or not planned:
+    elif Starts.UNSURE in states or memory is None:
         verdict = Starts.UNSURE
+    eras = () if memory is None else memory.eras
     limit = model.max_model_len or _LONGEST
     return LaunchReport(
         verdict=verdict,
         checks=tuple(checks),
-        memory=planned[-1].memory if planned else None,
+        memory=None if memory is None else memory.plan,
         max_model_len_that_fits=min(
-            (longest_that_fits(one.engine, one.memory, limit) for one in planned), default=None
+            (longest_that_fits(left, limit) for left in eras), default=None
         ),
-        n_full_requests=_full_requests(planned) if planned else None,
-        p_starts=_p_starts(checks, planned) if verdict is Starts.UNSURE else None,
+        n_full_requests=_full_requests(eras) if eras else None,
+        p_starts=_p_starts(checks, eras) if verdict is Starts.UNSURE else None,
     )
 
 
-def _full_requests(planned: Sequence[Planned]) -> Interval:
+def _full_requests(eras: Sequence[Left]) -> Interval:
     """Return how many requests of full length the cache holds at once."""
-    per_era = [
-        [max(kv, 0.0) / max(one.memory.kv_need.mid, 1 / GIB) for kv in (m.lo, m.mid, m.hi)]
-        for one in planned
-        for m in (one.memory.kv,)
-    ]
+    per_era = [tuple(max(kv, 0.0) / max(left.need, 1 / GIB) for kv in left.kv) for left in eras]
     return Interval(
         lo=min(era[0] for era in per_era), mid=per_era[-1][1], hi=max(era[2] for era in per_era)
     )
 
 
-def _p_starts(checks: Sequence[Check], planned: Sequence[Planned]) -> float:
+def _p_starts(checks: Sequence[Check], eras: Sequence[Left]) -> float:
     """Return the probability behind "unsure": a cache that may fit, halves for the rest."""
     p = 1.0
     for check in checks:
         if check.ok is Starts.UNSURE:
-            p *= _p_cache(planned) if check.id == "kv_cache" else 1 / 2
-    return p if planned else 1 / 2
+            p *= _p_cache(eras) if check.id == "kv_cache" and eras else 1 / 2
+    return p if eras else 1 / 2
 
 
-def _p_cache(planned: Sequence[Planned]) -> float:
+def _p_cache(eras: Sequence[Left]) -> float:
     """Return the mean over eras of the share of the cache's interval that holds a full request."""
     shares = []
-    for one in planned:
-        left, need = one.memory.kv, max(one.memory.kv_need.mid, 0.0)
-        width = left.hi - left.lo
-        share = (left.hi - need) / width if width > 0 else float(left.mid >= need)
+    for left in eras:
+        low, mid, high = left.kv
+        need = max(left.need, 0.0)
+        share = (high - need) / (high - low) if high > low else float(mid >= need)
         shares.append(min(max(share, 1 - _SUREST), _SUREST))
     return sum(shares) / len(shares)

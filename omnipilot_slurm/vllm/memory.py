@@ -1,7 +1,7 @@
 """What one GPU's memory holds when a server starts: weights, activations, graphs, cache, rest.
 
-In: model and GPU facts, the engine as one era runs it, the fitted coefficients. Out: a
-`MemoryPlan` in GiB and the longest context that fits. Called by `launch`.
+In: GPU facts, the engine as one era runs it, the fitted coefficients. Out: what is `Left` for the
+cache, a `MemoryPlan` in GiB, the longest context that fits. Called by `launch`.
 
 The parts are not off in the same direction at once: what is left for the cache is the budget less
 the middles, with the root of the summed squares of the parts' spreads. By hand: docs/fit.md.
@@ -10,27 +10,32 @@ the middles, with the root of the summed squares of the parts' spreads. By hand:
 from __future__ import annotations
 
 from math import hypot
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Interval
 from omnipilot_slurm.vllm.kv import longest_request, request_bytes
-from omnipilot_slurm.vllm.overhead import (
-    GIB,
-    ZERO,
-    activation_gib,
-    graphs_gib,
-    non_torch_gib,
-)
+from omnipilot_slurm.vllm.overhead import GIB, overhead
 from omnipilot_slurm.vllm.report import MemoryPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnipilot_slurm.facts import GpuFacts
     from omnipilot_slurm.vllm.effective import Engine
-    from omnipilot_slurm.vllm.overhead import StartupCoefficients, Widths
+    from omnipilot_slurm.vllm.overhead import EraNumbers, Overhead, Triple, Widths
 
 #: drivers differ in the total they report by up to 0.2 GiB; a size that no report backs, by 2 %
 _MEASURED_SPREAD_GIB = 0.1
 _ESTIMATED_SPREAD = 0.02
+
+
+class Left(NamedTuple):
+    """What one era leaves for the cache, and what one request of full length needs, in GiB."""
+
+    engine: Engine
+    beside: Overhead
+    kv: Triple
+    need: float
 
 
 def total_gib(gpu: GpuFacts) -> Interval:
@@ -39,38 +44,37 @@ def total_gib(gpu: GpuFacts) -> Interval:
     return Interval(lo=gpu.mem_gib - spread, mid=gpu.mem_gib, hi=gpu.mem_gib + spread)
 
 
-def plan_memory(
-    gpu: GpuFacts,
+def left_for_cache(
+    total: Interval,
     engine: Engine,
     wide: Widths,
-    *,
     weights: Interval,
-    coefficients: StartupCoefficients,
-    cache_gib: float | None = None,
-) -> MemoryPlan:
-    """Return the plan of the fullest GPU.
-
-    `weights` is what it loads, in GiB; `cache_gib` a size of the cache that the user gave.
-    """
-    era = coefficients.eras[engine.era]
-    total = total_gib(gpu)
-    budget = total.scaled(engine.utilization)
-    activation = activation_gib(wide, engine.step, era, coefficients)
-    graphs = graphs_gib(engine.n_layers, era) if engine.graphs else ZERO
-    non_torch = non_torch_gib(engine.n_gpus, era)
-    charged = (weights, activation, non_torch, graphs if engine.graphs_in_budget else ZERO)
-    need = request_gib(engine, engine.max_model_len)
-    return MemoryPlan(
-        weights=weights,
-        activation=activation,
-        cuda_graphs=graphs,
-        non_torch=non_torch,
-        kv=_left(budget, charged) if cache_gib is None else _exactly(cache_gib),
-        kv_need=_exactly(need),
-        free=Interval(lo=total.lo - budget.lo, mid=total.mid - budget.mid, hi=total.hi - budget.hi),
-        total=total,
-        budget=budget,
+    era: EraNumbers,
+) -> Left:
+    """Return what the fullest GPU leaves; `weights` is what it loads, in GiB."""
+    layers = engine.n_layers if engine.graphs else None
+    beside = overhead(wide, engine.step, engine.n_gpus, layers, era)
+    activation, graphs, other = beside
+    if not engine.graphs_in_budget:
+        graphs = (0.0, 0.0, 0.0)
+    share = engine.utilization
+    mid = total.mid * share - weights.mid - activation[1] - graphs[1] - other[1]
+    down = hypot(
+        (total.mid - total.lo) * share,
+        weights.hi - weights.mid,
+        activation[2] - activation[1],
+        graphs[2] - graphs[1],
+        other[2] - other[1],
     )
+    up = hypot(
+        (total.hi - total.mid) * share,
+        weights.mid - weights.lo,
+        activation[1] - activation[0],
+        graphs[1] - graphs[0],
+        other[1] - other[0],
+    )
+    need = request_gib(engine, engine.max_model_len)
+    return Left(engine=engine, beside=beside, kv=(mid - down, mid, mid + up), need=need)
 
 
 def request_gib(engine: Engine, length: int) -> float:
@@ -85,11 +89,12 @@ def request_gib(engine: Engine, length: int) -> float:
     return need * engine.kv_factor / GIB
 
 
-def longest_that_fits(engine: Engine, plan: MemoryPlan, limit: int) -> int:
+def longest_that_fits(left: Left, limit: int) -> int:
     """Return the longest context that fits what is left for the cache in the worst case."""
+    engine = left.engine
     return longest_request(
         engine.kv,
-        plan.kv.lo * GIB / engine.kv_factor,
+        left.kv[0] * GIB / engine.kv_factor,
         limit,
         block_size=engine.block_size,
         n_batched_tokens=engine.step.tokens,
@@ -97,12 +102,26 @@ def longest_that_fits(engine: Engine, plan: MemoryPlan, limit: int) -> int:
     )
 
 
-def _left(budget: Interval, charged: tuple[Interval, ...]) -> Interval:
-    mid = budget.mid - sum(part.mid for part in charged)
-    down = hypot(budget.mid - budget.lo, *(part.hi - part.mid for part in charged))
-    up = hypot(budget.hi - budget.mid, *(part.mid - part.lo for part in charged))
-    return Interval(lo=mid - down, mid=mid, hi=mid + up)
+def memory_plan(total: Interval, weights: Interval, eras: Sequence[Left]) -> MemoryPlan:
+    """Return the plan over all eras in question: their hull, with the newest one's middles."""
+    newest = eras[-1]
+    budget = total.scaled(newest.engine.utilization)
+    return MemoryPlan(
+        weights=weights,
+        activation=_hull([left.beside.activation for left in eras]),
+        cuda_graphs=_hull([left.beside.graphs for left in eras]),
+        non_torch=_hull([left.beside.non_torch for left in eras]),
+        kv=_hull([left.kv for left in eras]),
+        kv_need=_hull([(left.need, left.need, left.need) for left in eras]),
+        free=total.scaled(1 - newest.engine.utilization),
+        total=total,
+        budget=budget,
+    )
 
 
-def _exactly(value: float) -> Interval:
-    return Interval(lo=value, mid=value, hi=value)
+def _hull(triples: Sequence[Triple]) -> Interval:
+    if len(triples) == 1:
+        lo, mid, hi = triples[0]
+        return Interval(lo=lo, mid=mid, hi=hi)
+    lows, middles, highs = zip(*triples, strict=True)
+    return Interval(lo=min(lows), mid=middles[-1], hi=max(highs))

@@ -10,19 +10,18 @@ They do not overlap, so the peak is the largest of them (docs/fit.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-
-from omnipilot_slurm.records import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.records import Interval
 
+Triple = tuple[float, float, float]
 GIB = 2.0**30
-ZERO = Interval(lo=0.0, mid=0.0, hi=0.0)
 _KIB = 1024.0
 
 
@@ -60,7 +59,7 @@ class StartupCoefficients:
     encoder_tokens: Interval
     context_gib: Interval
     draft_frac: float
-    eras: Mapping[str, EraCoefficients]
+    eras: Mapping[str, EraCoefficients] = field(hash=False)
 
 
 class Step(NamedTuple):
@@ -112,49 +111,87 @@ def _layer_width(model: ModelFacts, tensor_parallel: int) -> float:
     return max(dense, routed)
 
 
+class Overhead(NamedTuple):
+    """GiB as (lo, mid, hi) triples: plain numbers, since a verdict sums many of them."""
+
+    activation: Triple
+    graphs: Triple
+    non_torch: Triple
+
+
+class EraNumbers(NamedTuple):
+    """An era's coefficients as triples, with the common ones that go with them."""
+
+    sampler: Triple
+    frac: Triple
+    copies: Triple
+    encoder: Triple
+    encoded: Triple
+    alone: Triple
+    parallel: Triple
+    per_gpu: Triple
+    graphs: Triple
+    per_layer: Triple
+
+
+@lru_cache(maxsize=16)
+def era_numbers(coefficients: StartupCoefficients) -> Mapping[str, EraNumbers]:
+    """Return the coefficients of every era as plain numbers."""
+    return {
+        name: EraNumbers(
+            sampler=_triple(era.sampler_bytes),
+            frac=_triple(era.activation_frac),
+            copies=_triple(coefficients.hidden_copies),
+            encoder=_triple(coefficients.encoder_kib),
+            encoded=_triple(coefficients.encoder_tokens),
+            alone=_triple(era.non_torch_gib),
+            parallel=_triple(era.non_torch_parallel_gib),
+            per_gpu=_triple(era.non_torch_per_gpu_gib),
+            graphs=_triple(era.graphs_gib),
+            per_layer=_triple(era.graphs_per_layer_gib),
+        )
+        for name, era in coefficients.eras.items()
+    }
+
+
+def _triple(interval: Interval) -> Triple:
+    return interval.lo, interval.mid, interval.hi
+
+
 @lru_cache(maxsize=4096)
-def _activation(
-    wide: Widths,
-    step: Step,
-    bounds: tuple[tuple[float, float, float], ...],
-) -> tuple[float, float, float]:
-    sampler, frac, copies, encoder, encoded = bounds
+def overhead(
+    wide: Widths, step: Step, n_gpus: int, n_layers: float | None, era: EraNumbers
+) -> Overhead:
+    """Return what a server of `n_gpus` holds besides; `n_layers` None: no CUDA graphs."""
+    graphs = (0.0, 0.0, 0.0) if n_layers is None else _grown(era.graphs, era.per_layer, n_layers)
+    alone = n_gpus == 1
+    return Overhead(
+        activation=_activation(wide, step, era),
+        graphs=graphs,
+        non_torch=era.alone if alone else _grown(era.parallel, era.per_gpu, n_gpus - 2.0),
+    )
+
+
+def _grown(base: Triple, each: Triple, n: float) -> Triple:
+    return base[0] + n * each[0], base[1] + n * each[1], base[2] + n * each[2]
+
+
+def _activation(wide: Widths, step: Step, era: EraNumbers) -> Triple:
+    """Return the peak of a profiling step: encoder, forward pass or sampler, whichever is most."""
+    steps = (
+        (step.tokens_lo, step.seqs_lo),
+        (step.tokens, step.seqs),
+        (step.tokens_hi, step.seqs_hi),
+    )
     peaks = []
-    for i, (tokens, seqs) in enumerate(
-        ((step.tokens_lo, step.seqs_lo), (step.tokens, step.seqs), (step.tokens_hi, step.seqs_hi))
-    ):
+    for i, (tokens, seqs) in enumerate(steps):
         held = step.encoded * step.encoded_width * wide.dtype_bytes if i else 0.0
         states = tokens * wide.hidden * wide.dtype_bytes
-        rows = copies[i] + (1.0 if wide.parallel else 0.0)
+        rows = era.copies[i] + (1.0 if wide.parallel else 0.0)
         forward = tokens * wide.dtype_bytes * (wide.layer + rows * wide.hidden)
-        sampled = min(seqs, tokens) * wide.vocab * sampler[i] + states
-        seen = max(encoded[i], tokens if i else 0.0) * _KIB * encoder[i] if wide.tower else 0.0
-        peaks.append((held + max(forward, sampled, seen)) * frac[i] / GIB)
+        sampled = min(seqs, tokens) * wide.vocab * era.sampler[i] + states
+        seen = 0.0
+        if wide.tower:
+            seen = max(era.encoded[i], tokens if i else 0.0) * _KIB * era.encoder[i]
+        peaks.append((held + max(forward, sampled, seen)) * era.frac[i] / GIB)
     return peaks[0], peaks[1], peaks[2]
-
-
-def activation_gib(
-    wide: Widths, step: Step, era: EraCoefficients, coefficients: StartupCoefficients
-) -> Interval:
-    """Return the peak of a profiling step beside weights and cache."""
-    bounds = (
-        era.sampler_bytes,
-        era.activation_frac,
-        coefficients.hidden_copies,
-        coefficients.encoder_kib,
-        coefficients.encoder_tokens,
-    )
-    lo, mid, hi = _activation(wide, step, tuple((b.lo, b.mid, b.hi) for b in bounds))
-    return Interval(lo=lo, mid=mid, hi=hi)
-
-
-def graphs_gib(n_layers: float, era: EraCoefficients) -> Interval:
-    """Return what the CUDA graphs of `n_layers` layers take."""
-    return era.graphs_gib + era.graphs_per_layer_gib.scaled(n_layers)
-
-
-def non_torch_gib(n_gpus: int, era: EraCoefficients) -> Interval:
-    """Return what is not torch's on each of `n_gpus` that run one engine: NCCL, workspaces."""
-    if n_gpus == 1:
-        return era.non_torch_gib
-    return era.non_torch_parallel_gib + era.non_torch_per_gpu_gib.scaled(n_gpus - 2.0)

@@ -1,7 +1,7 @@
 """Whether weights, cache and the rest fit: the plans of all eras in question, as checks.
 
-In: the MemoryPlans, one an era. Out: Checks. Called by `launch`. A failure is certain where every
-plan fails by its most favourable value.
+In: the MemoryPlan over all eras in question, what each leaves. Out: Checks. Called by `launch`. A
+failure is certain where every era fails by its most favourable value.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnipilot_slurm.records import Interval
+    from omnipilot_slurm.vllm.memory import Left
     from omnipilot_slurm.vllm.report import Check, MemoryPlan
 
 #: from this share on CUDA graphs and NCCL may lack the room outside the budget
@@ -39,39 +40,32 @@ def weights_check(plan: MemoryPlan, load_peak_gib: float) -> Check:
     return outcome("weights", CheckKind.MEMORY, state, text)
 
 
-def cache_check(plans: Sequence[MemoryPlan], length: int) -> Check:
+def cache_check(plan: MemoryPlan, eras: Sequence[Left], length: int) -> Check:
     """Return whether one request of full length fits what is left for the cache."""
-    states = {cache_state(plan) for plan in plans}
+    states = {cache_state(left) for left in eras}
     state = states.pop() if len(states) == 1 else Starts.UNSURE
-    plan = plans[-1]
-    low, high = min(p.kv.lo for p in plans), max(p.kv.hi for p in plans)
-    need = (
-        f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB" if length else "a block"
-    )
+    need = f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB" if length else ""
     text = (
         f"{plan.budget.mid:.1f} GiB budget - {plan.weights.mid:.1f} weights"
         f" - {plan.activation.mid:.1f} activations - {plan.non_torch.mid:.1f} other"
-        f" leaves {low:.1f} to {high:.1f} GiB for the cache; {need}"
+        f" leaves {plan.kv.lo:.1f} to {plan.kv.hi:.1f} GiB for the cache; {need or 'a block'}"
     )
     return outcome("kv_cache", CheckKind.MEMORY, state, text)
 
 
-def cache_state(plan: MemoryPlan) -> Starts:
-    """Return what one plan says: fails and starts leave no doubt within the interval."""
-    need, left = plan.kv_need, plan.kv
-    if left.hi <= 0 or left.hi < need.lo:
+def cache_state(left: Left) -> Starts:
+    """Return what one era says: fails and starts leave no doubt within the interval."""
+    low, _, high = left.kv
+    if high <= 0 or high < left.need:
         return Starts.FAILS
-    return Starts.STARTS if left.lo > 0 and left.lo >= need.hi else Starts.UNSURE
+    return Starts.STARTS if low > 0 and low >= left.need else Starts.UNSURE
 
 
-def headroom_check(
-    plans: Sequence[MemoryPlan], utilization: float, context: Interval
-) -> Check | None:
+def headroom_check(plan: MemoryPlan, utilization: float, context: Interval) -> Check | None:
     """Return whether what is outside the budget holds the CUDA context and the graphs."""
     if utilization < _LOOK_AT_HEADROOM:
         return None
-    outside = plans[-1].total.mid * (1 - utilization)
-    graphs = max(plan.cuda_graphs.hi for plan in plans)
+    outside, graphs = plan.free.mid, plan.cuda_graphs.hi
     text = (
         f"utilization {utilization:g} leaves {outside:.2f} GiB for the CUDA context"
         f" ({context.lo:.1f} to {context.hi:.1f}) and up to {graphs:.1f} of graphs"
