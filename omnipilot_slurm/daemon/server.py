@@ -14,7 +14,6 @@ import time
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.daemon import protocol
-from omnipilot_slurm.daemon.service import Reply
 from omnipilot_slurm.errors import ProtocolError
 from omnipilot_slurm.log import line as log_line
 
@@ -82,17 +81,31 @@ class Server:
             for worker, since in zip(self._workers, self._busy_since, strict=True)
         )
 
-    def handle(self, line: bytes) -> Reply:
-        """Return the reply to a line, whatever it is and whatever happens."""
+    def handle(self, connection: socket.socket, line: bytes, began: float) -> None:
+        """Answer a line, whatever it is and whatever happens, and then note what was decided."""
         try:
-            return self._service.answer(line)
+            reply = self._service.answer(line)
+            sent = self._send(connection, reply.line)
+            connection.close()
+            elapsed_ms = (time.monotonic() - began) * 1000.0 if sent else None
+            self._service.settle(reply, elapsed_ms)
         except ProtocolError as error:
             self._metrics.count(f"refused_{error.code}")
-            return Reply(protocol.encode_error(error.code, str(error)))
+            self._send(connection, protocol.encode_error(error.code, str(error)))
         except Exception:  # noqa: BLE001 (the daemon's one catch-all: slurmctld gets an answer)
             self._metrics.count("internal_errors")
             _log.exception(log_line("call failed"))
-            return Reply(protocol.encode_error("internal", "the daemon's log says what happened"))
+            text = "the daemon's log says what happened"
+            self._send(connection, protocol.encode_error("internal", text))
+
+    def _send(self, connection: socket.socket, line: bytes) -> bool:
+        """Send a line; False when the client is gone, or the connection was closed before."""
+        try:
+            connection.sendall(line)
+        except OSError:
+            self._metrics.count("lost_clients")
+            return False
+        return True
 
     def _work(self, number: int) -> None:
         while True:
@@ -124,18 +137,7 @@ class Server:
             self._metrics.count("lost_clients")
         else:
             if line:
-                self._answer(connection, line, began)
-
-    def _answer(self, connection: socket.socket, line: bytes, began: float) -> None:
-        reply = self.handle(line)
-        try:
-            connection.sendall(reply.line)
-        except OSError:
-            # the shim gave up, so nothing was decided for the job
-            self._metrics.count("lost_clients")
-            return
-        connection.close()
-        self._service.record(reply, (time.monotonic() - began) * 1000.0)
+                self.handle(connection, line, began)
 
     def _may_ask(self, connection: socket.socket) -> bool:
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

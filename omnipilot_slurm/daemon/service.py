@@ -19,7 +19,7 @@ from omnipilot_slurm.daemon.cache import AnswerCache
 from omnipilot_slurm.daemon.protocol import Op
 from omnipilot_slurm.log import line as log_line
 from omnipilot_slurm.records import Verdict
-from omnipilot_slurm.store.decisions import Decided, Subject
+from omnipilot_slurm.store.decisions import Decided, Subject, Words, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,11 @@ RELOAD_TIMEOUT_S = 30.0
 
 
 class Keeper(Protocol):
-    """Keeps decisions; `put` returns at once whatever the disk does."""
+    """Keeps decisions, or does not; `put` returns at once whatever the disk does."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is handed over is kept."""
 
     def put(self, decided: Decided, /) -> None:
         """Hand a decision over."""
@@ -45,18 +49,24 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was worked out once and may be answered again while the state and groups hold."""
+    """What was worked out once and may be answered again while the state and groups hold.
 
+    `words` is what is stored of it, the id under which that was stored, or None before.
+    """
+
+    key: bytes
     subject: Subject
     outcome: Outcome
     generation: int
     user: str | int | None
     groups: frozenset[str] | None
+    would_be: str | None = None
+    words: Words | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer line, and for a decide call what is noted of it when it has left."""
+    """An answer line, and for a decide call the decision that it carries."""
 
     line: bytes
     decision: Decision | None = None
@@ -99,40 +109,55 @@ class Service:
         request = protocol.decode_request(line)
         if isinstance(request, Op):
             return Reply(self._operate(request))
-        decision = self._decide(request, state)
+        decision = self._decide(key, request, state)
         self._cache.put(key, decision)
         return _reply(decision, cached=False)
 
-    def record(self, reply: Reply, elapsed_ms: float) -> None:
-        """Note a decision whose answer has left: its count, its time, its row, its log line."""
-        if reply.decision is None:
+    def settle(self, reply: Reply, elapsed_ms: float | None) -> None:
+        """Store a decision whose answer has left, and make what the cache has of it small.
+
+        `elapsed_ms` is None where the client had left first, so that nothing was decided for a job.
+        """
+        decision = reply.decision
+        if decision is None:
             return
-        decided = Decided(
-            id=reply.decision_id,
-            at=time.time(),
-            subject=reply.decision.subject,
-            outcome=reply.decision.outcome,
-            generation=reply.decision.generation,
-            cached=reply.cached,
-            elapsed_ms=elapsed_ms,
-        )
-        verdict = decided.outcome.verdict
-        self._metrics.observe(verdict, elapsed_ms, cached=reply.cached)
-        self._recorder.put(decided)
-        level = logging.DEBUG if verdict is Verdict.PASS else logging.INFO
-        if _log.isEnabledFor(level):
-            _log.log(
-                level,
-                log_line(
-                    "decision",
-                    id=decided.id,
-                    verdict=verdict,
-                    code=decided.outcome.code,
-                    user=decided.subject.user_name,
-                    partition=decided.subject.partition,
-                    ms=elapsed_ms,
-                ),
+        if decision.words is None:
+            decision = _in_words(decision, self._recorder.keeps)
+        if elapsed_ms is not None:
+            self._record(decision, reply, elapsed_ms)
+            if isinstance(decision.words, Words):
+                decision = replace(decision, words=reply.decision_id)
+        if decision is not reply.decision:
+            self._cache.put(decision.key, decision)
+
+    def _record(self, decision: Decision, reply: Reply, elapsed_ms: float) -> None:
+        subject, outcome = decision.subject, decision.outcome
+        self._metrics.observe(outcome.verdict, elapsed_ms, cached=reply.cached)
+        self._recorder.put(
+            Decided(
+                id=reply.decision_id,
+                at=time.time(),
+                subject=subject,
+                verdict=str(outcome.verdict),
+                would_be=decision.would_be,
+                code=outcome.code,
+                generation=decision.generation,
+                elapsed_ms=elapsed_ms,
+                words=decision.words or "",
             )
+        )
+        level = logging.DEBUG if outcome.verdict is Verdict.PASS else logging.INFO
+        if _log.isEnabledFor(level):
+            text = log_line(
+                "decision",
+                id=reply.decision_id,
+                verdict=outcome.verdict,
+                code=outcome.code,
+                user=subject.user_name,
+                partition=subject.partition,
+                ms=elapsed_ms,
+            )
+            _log.log(level, text)
 
     def forget(self) -> None:
         """Drop the answers of a state that is no longer in force."""
@@ -141,10 +166,11 @@ class Service:
     def _still_holds(self, known: Decision, generation: int) -> bool:
         return known.generation == generation and known.groups == self._groups.of(known.user)
 
-    def _decide(self, submission: Submission, state: State) -> Decision:
+    def _decide(self, key: bytes, submission: Submission, state: State) -> Decision:
         user = submission.user_id if submission.user_name is None else submission.user_name
         groups = self._groups.of(user)
         return Decision(
+            key=key,
             subject=_subject(submission),
             outcome=state.loaded.decide(replace(submission, groups=groups)),
             generation=state.generation,
@@ -177,6 +203,15 @@ def _reply(decision: Decision, *, cached: bool) -> Reply:
     decision_id = _new_id()
     line = protocol.encode_decision(decision_id, decision.outcome)
     return Reply(line, decision, decision_id, cached)
+
+
+def _in_words(decision: Decision, keeps: bool) -> Decision:
+    """Return the decision without its record, which is large: as words to store, if any are."""
+    outcome = replace(decision.outcome, record={})
+    if not keeps:
+        return replace(decision, outcome=outcome, words="")
+    words = words_of(decision.outcome)
+    return replace(decision, outcome=outcome, words=words, would_be=words.would_be)
 
 
 def _new_id() -> str:

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnipilot_slurm.errors import StoreError
-from omnipilot_slurm.store.redact import clean
+from omnipilot_slurm.store.redact import clean, clean_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from omnipilot_slurm.records import Outcome
 
-_COLUMNS = (
+_OWN_COLUMNS = (
     "id, at, verdict, would_be, code, user_name, account, partition, job_name, script_sha256, "
-    "script_bytes, generation, cached, elapsed_ms, answer, record"
+    "script_bytes, generation, elapsed_ms, repeats"
 )
-#: the columns of a row, in the order of the table
+#: the columns of a row, in the order in which they are written
 Row = tuple[str | float | None, ...]
 
 
@@ -40,21 +40,39 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What is stored of an outcome besides verdict and code: JSON texts without secrets."""
+
+    answer: str
+    record: str
+    would_be: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision that was answered; `at` is Unix time in s, `elapsed_ms` accept to answer sent."""
+    """A decision that was answered: `at` in Unix time (s), `elapsed_ms` from accept to answer sent.
+
+    `words` is the id of an earlier decision where its answer was given again.
+    """
 
     id: str
     at: float
     subject: Subject
-    outcome: Outcome
+    verdict: str
+    would_be: str | None
+    code: str | None
     generation: int
-    cached: bool
     elapsed_ms: float
+    words: Words | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDecision:
-    """A row of the table; `answer` and `record` are what their JSON held."""
+    """A row of the table; `answer` and `record` are what their JSON held.
+
+    `repeats` is the decision whose answer was given again; `answer` and `record` are that one's, or
+    None where it is no longer stored.
+    """
 
     id: str
     at: float
@@ -68,10 +86,10 @@ class StoredDecision:
     script_sha256: str
     script_bytes: int
     generation: int
-    cached: bool
     elapsed_ms: float
-    answer: Mapping[str, Any]
-    record: Mapping[str, Any]
+    repeats: str | None
+    answer: Mapping[str, Any] | None
+    record: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,29 +105,33 @@ class Summary:
     by_partition: Mapping[str, int]
 
 
-def texts_of(outcome: Outcome) -> tuple[str, str]:
-    """Return `answer` and `record` of a row as JSON, secrets taken out of every text in them."""
+def words_of(outcome: Outcome) -> Words:
+    """Return what is stored of an outcome."""
+    record = outcome.record() if callable(outcome.record) else outcome.record
+    edits = [
+        {"start": edit.start, "end": edit.end, "old": edit.old, "new": edit.new}
+        for edit in outcome.edits
+    ]
     answer = {
         "messages": outcome.messages,
         "fields": outcome.fields,
         "env": outcome.env,
-        "edits": [
-            {"start": edit.start, "end": edit.end, "old": edit.old, "new": edit.new}
-            for edit in outcome.edits
-        ],
+        "edits": edits,
     }
-    return json.dumps(clean(answer)), json.dumps(clean(outcome.record))
+    return Words(
+        answer=clean_json(answer), record=clean_json(record), would_be=clean(record.get("would_be"))
+    )
 
 
-def row_of(decided: Decided, texts: tuple[str, str]) -> Row:
-    """Return a decision's row; `texts` are those of its outcome."""
-    subject, outcome = decided.subject, decided.outcome
+def row_of(decided: Decided) -> Row:
+    """Return a decision's row, secrets taken out of every text in it."""
+    subject, words = decided.subject, decided.words
     return (
         decided.id,
         decided.at,
-        str(outcome.verdict),
-        clean(outcome.record.get("would_be")),
-        clean(outcome.code),
+        decided.verdict,
+        decided.would_be,
+        clean(decided.code),
         clean(subject.user_name),
         clean(subject.account),
         clean(subject.partition),
@@ -117,9 +139,8 @@ def row_of(decided: Decided, texts: tuple[str, str]) -> Row:
         subject.script_sha256,
         subject.script_bytes,
         decided.generation,
-        int(decided.cached),
         decided.elapsed_ms,
-        *texts,
+        *((words, None, None) if isinstance(words, str) else (None, words.answer, words.record)),
     )
 
 
@@ -133,7 +154,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
     connection.execute("BEGIN IMMEDIATE")
     try:
         done = connection.executemany(
-            f"INSERT OR IGNORE INTO decisions ({_COLUMNS}) VALUES ({marks})",  # noqa: S608 (constants)
+            f"INSERT OR IGNORE INTO decisions ({_OWN_COLUMNS}, answer, record) VALUES ({marks})",  # noqa: S608 (constants)
             rows,
         ).rowcount
         connection.execute("COMMIT")
@@ -155,12 +176,12 @@ def delete_before(connection: sqlite3.Connection, at: float, *, limit: int) -> i
 
 def by_id(connection: sqlite3.Connection, decision_id: str) -> StoredDecision | None:
     """Return the decision of this id, or None."""
-    return next(_select(connection, "WHERE id = ?", (decision_id,)), None)
+    return next(_select(connection, "WHERE own.id = ?", (decision_id,)), None)
 
 
 def since(connection: sqlite3.Connection, at: float) -> Iterator[StoredDecision]:
     """Yield the decisions answered at a Unix time or later, in the order of their arrival."""
-    return _select(connection, "WHERE at >= ? ORDER BY seq", (at,))
+    return _select(connection, "WHERE own.at >= ? ORDER BY own.seq", (at,))
 
 
 def summary(connection: sqlite3.Connection, at: float = 0.0) -> Summary:
@@ -193,11 +214,16 @@ def summary(connection: sqlite3.Connection, at: float = 0.0) -> Summary:
 def _select(
     connection: sqlite3.Connection, where: str, values: Sequence[object]
 ) -> Iterator[StoredDecision]:
-    names = _COLUMNS.split(", ")
-    for row in _all(connection, f"SELECT {_COLUMNS} FROM decisions {where}", values):  # noqa: S608
+    names = [*_OWN_COLUMNS.split(", "), "answer", "record"]
+    own = ", ".join(f"own.{name}" for name in names[:-2])
+    sql = (
+        f"SELECT {own}, coalesce(own.answer, first.answer), coalesce(own.record, first.record) "  # noqa: S608 (constants)
+        f"FROM decisions AS own LEFT JOIN decisions AS first ON first.id = own.repeats {where}"
+    )
+    for row in _all(connection, sql, values):
         cells = dict(zip(names, row, strict=True))
-        cells["cached"] = bool(cells["cached"])
-        cells |= {name: json.loads(cells[name]) for name in ("answer", "record")}
+        for name in ("answer", "record"):
+            cells[name] = None if cells[name] is None else json.loads(cells[name])
         yield StoredDecision(**cells)
 
 

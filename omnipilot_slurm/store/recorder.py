@@ -20,25 +20,20 @@ from omnipilot_slurm.log import line
 from omnipilot_slurm.store.database import open_for_writing
 from omnipilot_slurm.store.decisions import (
     Decided,
-    Row,
     delete_before,
     insert,
     row_of,
-    texts_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnipilot_slurm.records import Outcome
-
 _log = logging.getLogger(__name__)
-#: rows that may wait for a disk that refuses them
-WAITING_ROWS = 10_000
+#: rows that may wait for a disk that refuses them; one takes some tens of KiB
+WAITING_ROWS = 2000
 BATCH_ROWS = 100
 FLUSH_S = 0.5
-KEPT_TEXTS = 64
 RETRY_S = 5.0
 PRUNE_EVERY_S = 3600.0
 #: so that neither a lock lasts long nor a clock that is wrong for a moment empties the table
@@ -49,6 +44,8 @@ _DAY_S = 86_400.0
 class Recorder:
     """Keeps decisions at `path`; `clock` gives Unix time in s for the retention."""
 
+    keeps = True
+
     def __init__(
         self, path: Path, *, retention_days: float, clock: Callable[[], float] = time.time
     ) -> None:
@@ -57,7 +54,6 @@ class Recorder:
         self._clock = clock
         self._waiting: deque[Decided] = deque()
         self._batch: list[Decided] = []
-        self._texts: dict[int, tuple[Outcome, tuple[str, str]]] = {}
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -122,7 +118,7 @@ class Recorder:
             if self._connection is None:
                 self._connection = open_for_writing(self._path)
             if self._batch:
-                self._written += insert(self._connection, [self._row(each) for each in self._batch])
+                self._written += insert(self._connection, [row_of(each) for each in self._batch])
                 self._batch.clear()
             self._prune(self._connection)
         except (sqlite3.Error, StoreError, OSError) as error:
@@ -134,17 +130,6 @@ class Recorder:
             _log.info(line("store written again", path=self._path, dropped=self._dropped))
         self._fault = None
         return True
-
-    def _row(self, decided: Decided) -> Row:
-        """Return the row; an outcome that was answered again is not put into words again."""
-        outcome = decided.outcome
-        key = id(outcome)
-        if key not in self._texts:
-            if len(self._texts) >= KEPT_TEXTS:
-                self._texts.clear()
-            # the outcome is kept as well, so that its id stays its own
-            self._texts[key] = (outcome, texts_of(outcome))
-        return row_of(decided, self._texts[key][1])
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         if time.monotonic() < self._prune_at:
@@ -176,6 +161,7 @@ class NoRecorder:
     """Keeps nothing, where the site set no daemon.store."""
 
     alive = True
+    keeps = False
 
     def put(self, decided: Decided) -> None:
         """Forget a decision."""

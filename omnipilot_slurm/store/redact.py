@@ -6,6 +6,7 @@ passwords replaced. Called by the recorder for every text that it writes.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -33,13 +34,18 @@ _SHAPES = re.compile(
     r"nvapi-[\w-]{8,}|xox[abpr]-[\w-]{8,}|AKIA[0-9A-Z]{16}|(?<=Bearer )[\w.~+/-]+=*)|"
     r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
 )
-#: what every secret above has in it; most texts do not, and are left after one look
+#: some part of every secret that is taken out below: a text without it is left after one look
 _HINT = re.compile(
-    r"api|key|token|secret|passw|credential|hf_|sk-|gh[pousr]_|github_|glpat-|nvapi-|xox|AKIA|"
-    r"bearer|://",
+    rf"(?<![a-z0-9])(?:key|token|{_NAME})(?![a-z0-9])|--[\w-]*api[-_]?k|{_NAME}=|"
+    r"(?-i:KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL|AKIA)|"
+    r"hf_|sk-|gh[pousr]_|github_pat_|glpat-|nvapi-|xox[abpr]-|bearer|://[^\s/:@]+:[^\s/@]+@|"
+    # and, in JSON, of a byte that was not UTF-8
+    r"\\ud[89a-f]",
     re.IGNORECASE,
 )
-_SECRET_KEY = re.compile(rf"(?:.*[-_])?{_NAME}|token|{_ENV_NAME}", re.IGNORECASE)
+_SECRET_KEY = re.compile(
+    rf"(?<![A-Za-z0-9])(?:key|token|{_NAME})(?![A-Za-z0-9])|(?-i:{_ENV_NAME})", re.IGNORECASE
+)
 _SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
 
 
@@ -50,6 +56,16 @@ def redact(text: str) -> str:
     text = _AFTER_OPTION.sub(rf"\1 {REDACTED}", text)
     text = _ASSIGNED.sub(rf"\1={REDACTED}", text)
     return _SHAPES.sub(REDACTED, text)
+
+
+def clean_json(value: object) -> str:
+    """Return a value as JSON text without secrets, at little cost where there is none in it."""
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        # a key, a number or a depth that JSON does not have
+        return json.dumps(clean(value))
+    return text if _HINT.search(text) is None else json.dumps(clean(value))
 
 
 def clean(value: object, *, depth: int = MAX_DEPTH) -> Any:
@@ -69,11 +85,14 @@ def clean(value: object, *, depth: int = MAX_DEPTH) -> Any:
     return redact(_encodable(str(value)))
 
 
+_ENCODER = json.JSONEncoder(default=clean, allow_nan=False)
+
+
 def _pairs(value: Mapping[Any, object], depth: int) -> list[tuple[str, Any]]:
     return [
         (
             redact(_encodable(str(key))),
-            REDACTED if item and _SECRET_KEY.fullmatch(str(key)) else clean(item, depth=depth),
+            REDACTED if item and _SECRET_KEY.search(str(key)) else clean(item, depth=depth),
         )
         for key, item in value.items()
     ]

@@ -19,10 +19,12 @@ CREATE TABLE decisions (
     script_sha256 TEXT NOT NULL,            -- the script itself is never kept
     script_bytes INTEGER NOT NULL,
     generation INTEGER NOT NULL,            -- of the state that it was decided on
-    cached INTEGER NOT NULL,                -- 1: the answer to the same submission was given again
     elapsed_ms REAL NOT NULL,               -- accept to answer sent
-    answer TEXT NOT NULL,                   -- JSON: messages, fields, env, edits
-    record TEXT NOT NULL                    -- JSON: what the decider keeps of its reasons
+    repeats TEXT,                           -- id of the decision on the same submission whose answer
+                                            -- was given again; answer and record are in its row
+    answer TEXT,                            -- JSON: messages, fields, env, edits
+    record TEXT,                            -- JSON: what the decider keeps of its reasons
+    CHECK ((repeats IS NULL) = (answer IS NOT NULL) AND (repeats IS NULL) = (record IS NOT NULL))
 ) STRICT;
 
 CREATE INDEX decisions_at ON decisions (at);

@@ -223,7 +223,7 @@ def test_a_bad_reload_keeps_the_state_and_says_so(daemon: DaemonProcess) -> None
     daemon.state("two")
     daemon.send(signal.SIGHUP)
     wait_until(lambda: daemon.decide("advise x")["code"] == "two", "the new state")
-    assert daemon.status()["state"]["fault"] is None
+    wait_until(lambda: daemon.status()["state"]["fault"] is None, "the fault's end")
 
 
 def test_calls_are_answered_on_the_old_state_while_a_new_one_loads(daemon: DaemonProcess) -> None:

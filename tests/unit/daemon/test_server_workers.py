@@ -33,7 +33,7 @@ class Blocking:
         self.may_answer.wait(PATIENCE_S)
         return Reply(b"done\n")
 
-    def record(self, reply: Reply, elapsed_ms: float) -> None:
+    def settle(self, reply: Reply, elapsed_ms: float | None) -> None:
         pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from dataclasses import replace
@@ -111,6 +112,18 @@ def test_a_fault_of_the_loading_code_ends_neither_its_thread_nor_the_state(
     source.next = good
     assert states.reload().result(PATIENCE_S) is None
     assert states.current.generation == 2
+
+
+def test_a_load_leaves_the_garbage_collector_on_and_out_of_what_it_read(
+    states: States, source: Scripted
+) -> None:
+    n_before = gc.get_freeze_count()
+    states.reload().result(PATIENCE_S)
+    assert gc.get_freeze_count() > n_before
+    gc.unfreeze()
+    source.next = OSError("no")
+    states.reload().result(PATIENCE_S)
+    assert gc.isenabled()
 
 
 def test_a_refresh_without_news_keeps_the_generation(

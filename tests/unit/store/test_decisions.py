@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,7 @@ from omnipilot_slurm.store.decisions import (
     row_of,
     since,
     summary,
-    texts_of,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -49,20 +50,27 @@ REWRITE = Outcome(
 )
 
 
-def decided(decision_id: str, *, at: float = 1000.0, outcome: Outcome = REWRITE) -> Decided:
+def decided(
+    decision_id: str, *, at: float = 1000.0, outcome: Outcome = REWRITE, repeats: str | None = None
+) -> Decided:
+    words = words_of(outcome)
     return Decided(
         id=decision_id,
         at=at,
         subject=SUBJECT,
-        outcome=outcome,
+        verdict=str(outcome.verdict),
+        would_be=words.would_be,
+        code=outcome.code,
         generation=4,
-        cached=False,
         elapsed_ms=1.25,
+        words=words if repeats is None else repeats,
     )
 
 
-def row(decision_id: str, *, at: float = 1000.0, outcome: Outcome = REWRITE) -> Row:
-    return row_of(decided(decision_id, at=at, outcome=outcome), texts_of(outcome))
+def row(
+    decision_id: str, *, at: float = 1000.0, outcome: Outcome = REWRITE, repeats: str | None = None
+) -> Row:
+    return row_of(decided(decision_id, at=at, outcome=outcome, repeats=repeats))
 
 
 @pytest.fixture
@@ -84,7 +92,7 @@ def test_a_decision_is_read_as_it_was_written(connection: sqlite3.Connection) ->
         "serve",
     )
     assert (stored.script_sha256, stored.script_bytes) == ("ab" * 32, 120)
-    assert (stored.generation, stored.cached, stored.elapsed_ms) == (4, False, 1.25)
+    assert (stored.generation, stored.repeats, stored.elapsed_ms) == (4, None, 1.25)
     assert stored.answer == {
         "messages": ["70B does not fit"],
         "fields": {"partition": "h100", "gres": "gpu:h100:2"},
@@ -113,16 +121,8 @@ def test_whatever_a_user_wrote_a_row_is_made_of_it(
         script_sha256="",
         script_bytes=0,
     )
-    made = Decided(
-        id="a",
-        at=1.0,
-        subject=subject,
-        outcome=outcome,
-        generation=1,
-        cached=True,
-        elapsed_ms=0.0,
-    )
-    values = row_of(made, texts_of(outcome))
+    words = words_of(outcome)
+    values = row_of(replace(decided("a"), subject=subject, words=words, would_be=words.would_be))
     scratch = sqlite3.connect(":memory:")
     scratch.execute(f"SELECT {', '.join('?' * len(values))}", values)
     scratch.close()
@@ -139,6 +139,34 @@ def test_secrets_are_not_written(connection: sqlite3.Connection) -> None:
     dump = "\n".join(connection.iterdump())
     assert "k3f9" in dump
     assert secret not in dump
+
+
+def test_a_decision_that_repeats_another_is_read_with_that_ones_words(
+    connection: sqlite3.Connection,
+) -> None:
+    insert(connection, [row("a"), row("b", at=2000.0, repeats="a")])
+    first, again = since(connection, 0.0)
+    assert (again.id, again.at, again.repeats) == ("b", 2000.0, "a")
+    assert (again.answer, again.record) == (first.answer, REWRITE.record)
+    assert connection.execute("SELECT answer, record FROM decisions WHERE id = 'b'").fetchall() == [
+        (None, None)
+    ]
+
+
+def test_a_decision_that_repeats_one_no_longer_stored_has_no_words(
+    connection: sqlite3.Connection,
+) -> None:
+    insert(connection, [row("b", repeats="a")])
+    stored = by_id(connection, "b")
+    assert (stored.verdict, stored.answer, stored.record) == ("rewrite", None, None)
+
+
+def test_reasons_that_are_worked_out_late_are_stored_the_same(
+    connection: sqlite3.Connection,
+) -> None:
+    late = replace(REWRITE, record=lambda: REWRITE.record)
+    insert(connection, [row("a", outcome=late)])
+    assert by_id(connection, "a").record == REWRITE.record
 
 
 def test_a_batch_that_comes_again_is_stored_once(connection: sqlite3.Connection) -> None:

@@ -6,7 +6,6 @@ import logging
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,7 @@ from omnipilot_slurm.store.decisions import (
     insert,
     row_of,
     since,
-    texts_of,
+    words_of,
 )
 from omnipilot_slurm.store.recorder import NoRecorder, Recorder
 
@@ -46,16 +45,17 @@ def decided(decision_id: str, *, at: float = NOW) -> Decided:
             script_sha256="ab" * 32,
             script_bytes=1,
         ),
-        outcome=Outcome(verdict=Verdict.PASS),
+        verdict="pass",
+        would_be=None,
+        code=None,
         generation=1,
-        cached=False,
         elapsed_ms=0.1,
+        words=words_of(Outcome(verdict=Verdict.PASS)),
     )
 
 
 def row(decision_id: str, *, at: float = NOW) -> Row:
-    made = decided(decision_id, at=at)
-    return row_of(made, texts_of(made.outcome))
+    return row_of(decided(decision_id, at=at))
 
 
 def stored(path: Path) -> list[str]:
@@ -91,20 +91,6 @@ def test_what_was_put_is_stored_in_order_without_being_asked(tmp_path: Path) -> 
         "fault": None,
     }
     writer.close(PATIENCE_S)
-
-
-def test_an_outcome_that_is_answered_again_is_stored_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorder, "KEPT_TEXTS", 2)
-    writer = Recorder(tmp_path / "o.db", retention_days=1, clock=lambda: NOW)
-    outcomes = [Outcome(verdict=Verdict.ADVISE, record={"n": n}) for n in range(5)]
-    for n in range(20):
-        writer.put(replace(decided(f"d{n}"), outcome=outcomes[n % 5]))
-    writer.close(PATIENCE_S)
-    with closing(open_for_reading(tmp_path / "o.db")) as connection:
-        kept = [each.record["n"] for each in since(connection, 0.0)]
-    assert kept == [n % 5 for n in range(20)]
 
 
 def test_closing_writes_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,4 +196,4 @@ def test_without_a_store_nothing_is_kept_and_nothing_fails() -> None:
     nothing = NoRecorder()
     nothing.put(decided("a"))
     nothing.close(0.0)
-    assert (nothing.status(), nothing.alive) == ({"path": None}, True)
+    assert (nothing.status(), nothing.alive, nothing.keeps) == ({"path": None}, True, False)

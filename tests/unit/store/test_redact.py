@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnipilot_slurm.store.redact import clean, redact
+from omnipilot_slurm.store.redact import clean, clean_json, redact
 
 SECRET = "Zq8vT2mN5xK1pL7w"
 
@@ -73,6 +73,8 @@ def test_secrets_are_taken_out_of_command_lines_and_mappings() -> None:
         "env": {"HF_TOKEN": SECRET, "SLURM_GPUS": "2"},
         "api_key": [SECRET],
         "max_tokens": 512,
+        "tokenizer": "auto",
+        "HUGGING_FACE_HUB_TOKEN": SECRET,
         SECRET: {"deep": [("x", f"--api-key={SECRET}")]},
     }
     cleaned = clean({"record": record | {"key": None}})
@@ -87,6 +89,8 @@ def test_secrets_are_taken_out_of_command_lines_and_mappings() -> None:
     assert cleaned["record"]["env"] == {"HF_TOKEN": "[redacted]", "SLURM_GPUS": "2"}
     assert cleaned["record"]["api_key"] == "[redacted]"
     assert cleaned["record"]["max_tokens"] == 512
+    assert cleaned["record"]["tokenizer"] == "auto"
+    assert cleaned["record"]["HUGGING_FACE_HUB_TOKEN"] == "[redacted]"
     assert cleaned["record"]["key"] is None
     assert cleaned["record"][SECRET] == {"deep": [["x", "--api-key [redacted]"]]}
 
@@ -130,6 +134,27 @@ ANYTHING = st.recursive(
 @given(ANYTHING)
 def test_whatever_comes_is_json_that_a_database_takes(value: object) -> None:
     json.dumps(clean(value), allow_nan=False).encode()
+
+
+@given(ANYTHING)
+def test_as_json_text_it_is_read_back_and_encoded(value: object) -> None:
+    json.loads(clean_json(value)).__repr__().encode()
+
+
+PIECES = st.sampled_from(
+    ["--api-key", "--hf_token", "HF_TOKEN=", "api_key=", "MYKEY=", "sk-", "hf_", "://", ":", "@"]
+) | st.sampled_from(
+    [SECRET, " ", "\n", "'", '"', "x", "Bearer ", "tokens", "TOKENS=", "--api-k=", "password", "é"]
+)
+SECRETIVE = st.lists(PIECES, max_size=8).map("".join)
+
+
+@given(
+    st.dictionaries(SECRETIVE, SECRETIVE | st.lists(SECRETIVE, max_size=4), max_size=3)
+    | st.lists(SECRETIVE, max_size=5)
+)
+def test_the_quick_look_misses_no_secret(value: object) -> None:
+    assert json.loads(clean_json(value)) == json.loads(json.dumps(clean(value)))
 
 
 @given(st.text(alphabet="abc -=_'\"KEYtokn:/@.", max_size=60))
