@@ -300,6 +300,7 @@ class Outcome:
     becomes the decision's id, which only the daemon knows; where `tag` is True it makes the tag for
     AdminComment of it. `code` is the reason's stable code. `record`, or what it returns, is
     stored as JSON after the answer has left; `would_be` in it is the verdict of enforce mode.
+    An outcome that is not `lasting`, since a model is being looked up, is not given again.
     """
 
     verdict: Verdict
@@ -310,6 +311,7 @@ class Outcome:
     tag: bool = False
     code: str | None = None
     record: Mapping[str, object] | Callable[[], Mapping[str, object]] = field(default_factory=dict)
+    lasting: bool = True
 
 
 #: the unit of each predicted target, by its name on the wire

@@ -110,7 +110,8 @@ class Service:
         if isinstance(request, Op):
             return Reply(self._operate(request))
         decision = self._decide(key, request, state)
-        self._cache.put(key, decision)
+        if decision.outcome.lasting:
+            self._cache.put(key, decision)
         return _reply(decision, cached=False)
 
     def settle(self, reply: Reply, elapsed_ms: float | None) -> None:
@@ -127,7 +128,7 @@ class Service:
             self._record(decision, reply, elapsed_ms)
             if isinstance(decision.words, Words):
                 decision = replace(decision, words=reply.decision_id)
-        if decision is not reply.decision:
+        if decision is not reply.decision and decision.outcome.lasting:
             self._cache.put(decision.key, decision)
 
     def _record(self, decision: Decision, reply: Reply, elapsed_ms: float) -> None:

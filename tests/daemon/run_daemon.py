@@ -56,6 +56,8 @@ def decide(folder: Path, state: str, submission: Submission) -> Outcome:
         raise ZeroDivisionError(rest)
     if word == "break":
         return Outcome(verdict=Verdict.ADVISE, fields={"gres": "gpu:2"})
+    if word == "pending":
+        return Outcome(verdict=Verdict.ABSTAIN, lasting=False)
     if word == "advise":
         message = f"{rest} (omnipilot explain {DECISION_ID})"
         record = {"script": rest, "groups": submission.groups}

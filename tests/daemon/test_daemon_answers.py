@@ -241,6 +241,13 @@ def test_another_value_is_another_decision(
     assert daemon.n_decided() == before + 1
 
 
+def test_an_answer_that_does_not_last_is_not_given_again(daemon: DaemonProcess) -> None:
+    before = daemon.n_decided()
+    for _ in range(3):
+        assert daemon.decide("pending")["verdict"] == "abstain"
+    assert daemon.n_decided() == before + 3
+
+
 def test_a_reload_forgets_the_answers(daemon: DaemonProcess) -> None:
     assert daemon.decide("advise x")["code"] == "one"
     daemon.state("two")
