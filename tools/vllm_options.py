@@ -19,7 +19,6 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -223,19 +222,16 @@ def name_rows(dumps: list[dict[str, Any]], column: int) -> list[str]:
     return rows
 
 
+def positions(dumps: list[dict[str, Any]], form: str, positional: str) -> str:
+    """Return the ranges of the versions whose form takes its positional in one way."""
+    at = {i for i, one in enumerate(dumps) if one["forms"][form]["positional"] == positional}
+    return ranges(at, len(dumps))
+
+
 def module_text(dumps: list[dict[str, Any]]) -> str:
     """Return the text of options.py."""
-    versions = textwrap.fill(
-        ", ".join(f'"{one["version"]}"' for one in dumps), 96, break_on_hyphens=False
-    )
-    positionals = {
-        form: ranges({i for i, one in enumerate(dumps) if one["forms"][form]["positional"]}, n)
-        for n in [len(dumps)]
-        for form in ("serve", "api_server")
-    }
-    required = ranges(
-        {i for i, one in enumerate(dumps) if one["forms"]["serve"]["positional"] == "1"}, len(dumps)
-    )
+    required = positions(dumps, "serve", "1")
+    ignored = positions(dumps, "api_server", "?")
     return "\n".join(
         [
             HEADER,
@@ -243,13 +239,13 @@ def module_text(dumps: list[dict[str, Any]]) -> str:
             "# ruff: noqa: E501",
             "",
             "VERSIONS = (",
-            textwrap.indent(versions, "    ") + ",",
+            *(f'    "{one["version"]}",' for one in dumps),
             ")",
             "",
             "#: versions whose `vllm serve` refuses to go without its positional model",
             f'MODEL_REQUIRED = "{required}"',
             "#: versions whose api_server takes (and ignores) a positional",
-            f'API_SERVER_POSITIONAL = "{positionals["api_server"]}"',
+            f'API_SERVER_POSITIONAL = "{ignored}"',
             "",
             'OPTIONS = """\\',
             *option_rows(dumps),

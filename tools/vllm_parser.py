@@ -38,15 +38,12 @@ if typing.TYPE_CHECKING:
 #: modules of vLLM that are executed; everything else of it is a stub
 REAL = re.compile(
     r"vllm\.(?:"
-    r"engine|engine\.arg_utils|config|config\..*|utils|utils\.(?!torch_utils|flashinfer|gc_utils).*"
-    r"|entrypoints|entrypoints\.(?:openai|common|launchers|serve|cli)"
-    r"|entrypoints\..*cli_args|entrypoints\.utils|entrypoints\.constants"
-    r"|entrypoints\.cli\.(?:main|serve)|scripts|entrypoints\.launchers\.api_server(?:\.entry)?"
-    r"|entrypoints\.openai\.api_server|entrypoints\.api_server"
-    r"|transformers_utils|transformers_utils\.utils|usage|usage\.usage_lib"
-    r"|envs|logger|version|platforms|platforms\.interface|outputs_stub"
-    r"|model_executor|model_executor\.layers|attention|v1|v1\.attention|v1\.attention\.backends"
-    r"|v1\.attention\.backends\.registry|v1\.metrics|compilation|plugins"
+    r"engine(?:\.arg_utils)?|config(?:\..*)?|utils(?:\.(?!torch_utils|flashinfer|gc_utils).*)?"
+    r"|entrypoints(?:\.(?:openai|common|launchers|serve|cli|utils|constants))?"
+    r"|entrypoints\..*cli_args|entrypoints\.cli\.(?:main|serve)|scripts"
+    r"|entrypoints\.(?:openai\.)?api_server|entrypoints\.launchers\.api_server(?:\.entry)?"
+    r"|transformers_utils(?:\.utils)?|usage(?:\.usage_lib)?|envs|logger|version"
+    r"|platforms(?:\.interface)?|v1(?:\.attention(?:\.backends(?:\.registry)?)?)?"
     r")$"
 )
 ALWAYS_STUBBED = frozenset({"torch", "transformers"})

@@ -8,7 +8,8 @@ A version that was not read stands for its two neighbours; postN and its release
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import NamedTuple
 
 from omnipilot_slurm.vllm import options
@@ -146,9 +147,22 @@ class Grammar:
         best = max(near, key=lambda string: _n_shared(string, name), default=None)
         return best if best and _n_shared(best, name) >= _ENOUGH * len(name) else None
 
-    def each(self) -> tuple[Grammar, ...]:
-        """Return the grammars of the single versions, oldest first."""
-        return tuple(_grammar(self.form, 1 << i) for i in range(_N) if self.versions >> i & 1)
+    def completing(self, found: list[str]) -> tuple[list[str], bool]:
+        """Return which of the options a prefix matches it means where it means just one.
+
+        Also whether it means just one in every version.
+        """
+        bits_of = {string: self.known(string) for string in found}
+        once = again = 0
+        for bits in bits_of.values():
+            again |= once & bits
+            once |= bits
+        alone = once & ~again
+        return [s for s, bits in bits_of.items() if bits & alone], alone == self.versions
+
+    def known(self, string: str) -> int:
+        """Return the bits of the versions that have an option string."""
+        return reduce(or_, (option.versions for option in self.options[string]))
 
 
 def grammar(form: str, version: str | None) -> Grammar:
@@ -156,7 +170,7 @@ def grammar(form: str, version: str | None) -> Grammar:
     return _grammar(form, candidates(version))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _grammar(form: str, versions: int) -> Grammar:
     return Grammar(form, versions)
 

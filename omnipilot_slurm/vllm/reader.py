@@ -114,9 +114,7 @@ class Reader:
             self._store(token, spelled, option, self._values(token, spelled, option))
 
     def _check_versions(self, word: int, name: str, variants: tuple[Option, ...]) -> None:
-        known = 0
-        for option in variants:
-            known |= option.versions
+        known = self.grammar.known(name)
         if known != self.grammar.versions:
             text = f"{name}: vLLM has it only {span(known)}"
             self._note("differs_by_version", word, text, Effect.UNSURE)

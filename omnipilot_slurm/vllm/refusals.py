@@ -59,13 +59,10 @@ def _shown(text: str) -> str:
 
 def unrecognized(grammar: Grammar, name: str) -> tuple[str, str, bool]:
     """Return the kind of an unknown option, what to say of it, and whether a value may follow."""
-    elsewhere = grammar_of(grammar.form, None).options.get(name, ())
-    if elsewhere:
-        known = 0
-        for option in elsewhere:
-            known |= option.versions
-        text = f"{name}: unrecognized argument; vLLM has it {span(known)}"
-        return "other_version", text, bool(elsewhere[0].takes)
+    every = grammar_of(grammar.form, None)
+    if name in every.options:
+        text = f"{name}: unrecognized argument; vLLM has it {span(every.known(name))}"
+        return "other_version", text, bool(every.options[name][0].takes)
     return "unknown_option", f"{name}: unrecognized argument{_hint(grammar, name)}", True
 
 

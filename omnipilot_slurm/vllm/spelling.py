@@ -61,11 +61,7 @@ def resolve(grammar: Grammar, text: str, word: int, *, may_be_newer: bool) -> Sp
         return _unknown(grammar, name, word, may_be_newer=may_be_newer)
     if found == [text[:2]]:
         return Spelled(found[0], found[0], text[2:], 2)
-    alone = found
-    certain = len(found) == 1
-    if not certain:
-        each = [one.starting_with(name) for one in grammar.each()]
-        alone = sorted({matches[0] for matches in each if len(matches) == 1})
+    alone, certain = grammar.completing(found)
     if len(alone) != 1:
         return _ambiguous(grammar, name, word, found)
     return Spelled(
