@@ -67,6 +67,11 @@ class Deferred:
         """Read the cluster anew."""
         return self._source.refresh(loaded)
 
+    def close(self) -> None:
+        """End what the source started."""
+        if "_source" in vars(self):
+            self._source.close()
+
     @cached_property
     def _source(self) -> SiteSource:
         from omnipilot_slurm.daemon.source import SiteSource  # noqa: PLC0415 (what the class is for)

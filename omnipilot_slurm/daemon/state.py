@@ -46,13 +46,16 @@ class Loaded:
 
 
 class Source(Protocol):
-    """Reads the world for the loading thread; both raise OmnipilotError or OSError."""
+    """Reads the world for the loading thread, which expects OmnipilotError and OSError of it."""
 
     def load(self) -> Loaded:
         """Read everything anew."""
 
     def refresh(self, loaded: Loaded, /) -> Loaded:
         """Read the cluster anew, keep the rest; returns `loaded` itself when nothing changed."""
+
+    def close(self) -> None:
+        """Let go of processes and threads that what was loaded makes use of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,7 @@ class States:
     def close(self) -> None:
         """Load nothing more."""
         self._loader.shutdown(wait=False, cancel_futures=True)
+        self._source.close()
 
     def _submit(self, what: str, read: Callable[[], Loaded]) -> Future[str | None]:
         ended: Future[str | None] = Future()

@@ -44,6 +44,9 @@ class FileSource:
     def refresh(self, loaded: Loaded) -> Loaded:
         return loaded
 
+    def close(self) -> None:
+        pass
+
 
 def decide(folder: Path, state: str, submission: Submission) -> Outcome:
     with (folder / "decided").open("ab") as stream:

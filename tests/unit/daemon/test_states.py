@@ -40,6 +40,9 @@ class Scripted:
         self.calls.append("refresh")
         return loaded if self.refreshed is None else self._give(self.refreshed)
 
+    def close(self) -> None:
+        self.calls.append("close")
+
     def _give(self, what: Loaded | BaseException) -> Loaded:
         if isinstance(what, BaseException):
             raise what
@@ -159,6 +162,11 @@ def test_a_refresh_before_any_state_loads_everything(states: States, source: Scr
     states.refresh().result(PATIENCE_S)
     assert source.calls == ["load"]
     assert states.ready
+
+
+def test_closing_closes_the_source(states: States, source: Scripted) -> None:
+    states.close()
+    assert source.calls == ["close"]
 
 
 def test_a_load_that_still_waits_when_the_daemon_stops_is_given_up(swaps: list[State]) -> None:
