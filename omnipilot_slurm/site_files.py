@@ -103,7 +103,8 @@ def models_of(catalog: Catalog, folders: Folders) -> Models:
             near = f"; near names: {', '.join(error.near)}" if error.near else ""
             return UnknownModel(text=f"{error}{near}")
         if isinstance(match, Pending):
-            return UnknownModel(text="its folder is being looked up; submit again to be answered")
+            text = "its folder is being looked up; a later submission is answered"
+            return UnknownModel(text=text, pending=True)
         return KnownModel(facts=match.facts, said=match.said)
 
     return find

@@ -24,14 +24,47 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Site
-    from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.predict.rows import FeatureRow
     from omnipilot_slurm.records import EngineArgs, Launch, Submission, Workload
     from omnipilot_slurm.script.directives import Directives
     from omnipilot_slurm.script.tres import GpuRequest
+    from omnipilot_slurm.site_settings import VllmSettings
 
 #: taken where neither script nor catalog says how long a context may be
 _SHORT_CONTEXT: Final = 4096
+
+
+class Engines:
+    """The engine's arguments by version and tensor-parallel degree, each made once a decision."""
+
+    def __init__(self, engine: EngineArgs, versions: VllmSettings) -> None:
+        self._engine = engine
+        self._versions = versions
+        self._made: dict[tuple[str | None, int], EngineArgs] = {}
+        self._scheduling: dict[tuple[str, str | None], defaults.Scheduling] = {}
+
+    def of(self, partition: str, tensor_parallel: int) -> EngineArgs:
+        """Return the arguments there: with the script's own version, else the site's."""
+        site = self._versions
+        version = self._engine.vllm_version or site.by_partition.get(partition, site.version)
+        key = (version, tensor_parallel)
+        if key not in self._made:
+            self._made[key] = replace(
+                self._engine, tensor_parallel=tensor_parallel, vllm_version=version
+            )
+        return self._made[key]
+
+    def scheduling(
+        self, engine: EngineArgs, model: ModelFacts, gpu: GpuFacts, max_model_len: int
+    ) -> defaults.Scheduling:
+        """Return the effective scheduling values; they do not depend on the parallel degree."""
+        key = (gpu.id, engine.vllm_version)
+        if key not in self._scheduling:
+            self._scheduling[key] = defaults.scheduling(
+                engine, model, gpu, max_model_len=max_model_len
+            )
+        return self._scheduling[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +78,7 @@ class Question:
     model: ModelFacts
     workload: Workload
     site: Site
+    engines: Engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +90,7 @@ class RatedArm:
 
     arm: Arm
     pool: GpuPool
+    engine: EngineArgs
     report: LaunchReport
     blocked: Reason | None = None
     prediction: Prediction | None = None
@@ -72,8 +107,7 @@ class RatedArm:
     @property
     def usd_per_hour(self) -> float:
         """The price of the arm's GPUs; infinite where no price is set."""
-        price = self.pool.gpu.price_usd_per_gpu_hour
-        return float("inf") if price is None else price * self.arm.n_gpus
+        return _usd_per_hour(self.pool, self.arm.n_gpus)
 
 
 def asked_arms(question: Question) -> tuple[RatedArm, ...]:
@@ -115,16 +149,23 @@ def retried(question: Question, rated: RatedArm, tensor_parallel: int) -> RatedA
     return _rated(question, rated.pool, rated.arm.n_gpus, tensor_parallel, stays=True)
 
 
-def possible_arms(question: Question) -> tuple[RatedArm, ...]:
-    """Return every arm on one node that the job may use or is told why not, smallest first."""
+def smallest_first(question: Question) -> Iterator[RatedArm]:
+    """Yield every arm on one node, fewest GPUs first, then cheapest; each is rated when taken."""
     engine = question.launch.engine
     replicas = engine.pipeline_parallel * engine.data_parallel
-    found = [
-        _rated(question, pool, n_gpus, n_gpus // replicas, stays=False)
-        for pool in question.site.pools
+    places = [
+        (n_gpus, _usd_per_hour(pool, n_gpus), pool.partition.name, pool.gpu.id, at)
+        for at, pool in enumerate(question.site.pools)
         for n_gpus in _sizes(pool.n_per_node, replicas)
     ]
-    return tuple(sorted(found, key=_smallest_first))
+    for n_gpus, *_, at in sorted(places):
+        yield _rated(question, question.site.pools[at], n_gpus, n_gpus // replicas, stays=False)
+
+
+def _usd_per_hour(pool: GpuPool, n_gpus: int) -> float:
+    """Return the price of a pool's GPUs; infinite where no price is set."""
+    price = pool.gpu.price_usd_per_gpu_hour
+    return float("inf") if price is None else price * n_gpus
 
 
 def _sizes(n_per_node: int, replicas: int) -> Iterator[int]:
@@ -134,15 +175,10 @@ def _sizes(n_per_node: int, replicas: int) -> Iterator[int]:
         n_gpus *= 2
 
 
-def _smallest_first(rated: RatedArm) -> tuple[int, float, str, str]:
-    arm = rated.arm
-    return (arm.n_gpus, rated.usd_per_hour, arm.partition or "", arm.gpu)
-
-
 def _rated(
     question: Question, pool: GpuPool, n_gpus: int, tensor_parallel: int, *, stays: bool
 ) -> RatedArm:
-    engine = engine_in(question, pool.partition.name, tensor_parallel)
+    engine = question.engines.of(pool.partition.name, tensor_parallel)
     n_nodes = question.request.n_nodes if stays else 1
     per_node = -(-n_gpus // n_nodes)
     visible = _visible_gpus(question, per_node) if stays else per_node
@@ -162,14 +198,7 @@ def _rated(
     place = Place(n_gpus=visible, gpus_per_node=pool.n_per_node, n_nodes=n_nodes)
     report = assess(question.model, pool.gpu, engine, place, question.site.startup)
     blocked = eligibility.objection(question.submission, pool, per_node, question.site.snapshot)
-    return RatedArm(arm=arm, pool=pool, report=report, blocked=blocked)
-
-
-def engine_in(question: Question, partition: str, tensor_parallel: int) -> EngineArgs:
-    """Return the engine's arguments there: its own version, else the one the site names."""
-    engine, site = question.launch.engine, question.site.vllm
-    version = engine.vllm_version or site.by_partition.get(partition, site.version)
-    return replace(engine, tensor_parallel=tensor_parallel, vllm_version=version)
+    return RatedArm(arm=arm, pool=pool, engine=engine, report=report, blocked=blocked)
 
 
 def _visible_gpus(question: Question, per_node: int) -> int:
@@ -219,9 +248,9 @@ def _exactly(value: float) -> Interval:
 def _row(question: Question, rated: RatedArm) -> tuple[FeatureRow, float]:
     """Return an arm's row for the cost model, and the tokens its cache holds in one replica."""
     model, gpu = question.model, rated.pool.gpu
-    engine = engine_in(question, rated.arm.partition or "", rated.arm.tensor_parallel)
+    engine = rated.engine
     length = max_model_len(model, engine)
-    scheduling = defaults.scheduling(engine, model, gpu, max_model_len=length)
+    scheduling = question.engines.scheduling(engine, model, gpu, length)
     row = live_row(
         model,
         gpu,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.decide import arms, explain, policy
-from omnipilot_slurm.decide.arms import Question, RatedArm
+from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
 from omnipilot_slurm.decide.policy import Finding
 from omnipilot_slurm.decide.site import KnownModel, UnknownModel
 from omnipilot_slurm.decide.workload import workload_of
-from omnipilot_slurm.records import Mode, Reason, Verdict
+from omnipilot_slurm.records import Mode, Reason, Starts, Verdict
 from omnipilot_slurm.script import directives as words
 from omnipilot_slurm.script import serving, tres
 
@@ -64,9 +64,9 @@ def decide(
     launch = script.launches[0]
     known = _model_of(launch, site)
     if isinstance(known, UnknownModel):
-        finding = Finding(
-            verdict=Verdict.ABSTAIN, reason=Reason(code="model_unknown", text=known.text)
-        )
+        code = "model_pending" if known.pending else "model_unknown"
+        reason = Reason(code=code, text=known.text)
+        finding = Finding(verdict=Verdict.ABSTAIN, reason=reason)
         return _said(finding, mode, site, script=script, launch=launch)
     question = Question(
         submission=submission,
@@ -76,10 +76,11 @@ def decide(
         model=known.facts,
         workload=_workload(submission, site, directives, launch),
         site=site,
+        engines=Engines(launch.engine, site.vllm),
     )
     finding = _found(question, expired)
-    if all_arms and not finding.arms:
-        finding = replace(finding, arms=arms.possible_arms(question))
+    if all_arms:
+        finding = replace(finding, arms=tuple(arms.smallest_first(question)))
     decision = _said(_with_estimates(question, finding), mode, site, script=script, launch=launch)
     return replace(decision, workload=question.workload, model_said=known.said)
 
@@ -171,9 +172,10 @@ def _found(question: Question, expired: Expired) -> Finding:
 
 
 def _with_estimates(question: Question, finding: Finding) -> Finding:
-    """Add the roofline's estimate to the arms that are spoken of or listed, in one go."""
+    """Add the roofline's estimate to the arms that may start and are spoken of or listed."""
     spoken = [rated for rated in (finding.asked, finding.chosen) if rated is not None]
-    bare = [rated for rated in (*spoken, *finding.arms) if rated.prediction is None]
+    able = [rated for rated in (*spoken, *finding.arms) if rated.starts is not Starts.FAILS]
+    bare = [rated for rated in able if rated.prediction is None]
     made = dict(zip(map(id, bare), arms.estimated(question, bare), strict=True))
 
     def with_estimate(rated: RatedArm) -> RatedArm:

@@ -5,6 +5,7 @@ In: a Decision. Out: an Outcome. Called by the daemon's state.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.decide.as_json import as_json
@@ -29,5 +30,7 @@ def outcome_of(decision: Decision) -> Outcome:
         edits=change.edits if change is not None else (),
         tag=decision.verdict is not Verdict.PASS,
         code=finding.reason.code,
-        record=as_json(decision),
+        # worked out when it is stored, which is after the answer has left
+        record=partial(as_json, decision),
+        lasting=finding.reason.code != "model_pending",
     )

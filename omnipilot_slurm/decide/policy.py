@@ -81,7 +81,7 @@ def _nowhere(question: Question, expired: Expired) -> Finding:
         gres_type = arms.asked_gres_type(request)
         places = [
             rated
-            for rated in arms.possible_arms(question)
+            for rated in arms.smallest_first(question)
             if rated.arm.n_gpus == request.total
             and gres_type in (None, rated.arm.gres_type)
             and rated.blocked is None
@@ -163,13 +163,13 @@ def _moved_or_refused(
     question: Question, asked: RatedArm, reason: Reason, expired: Expired
 ) -> Finding:
     """Move the job to the smallest arm that starts for certain, refuse it where there is none."""
-    candidates = arms.possible_arms(question)
-    certain = [r for r in candidates if r.starts is Starts.STARTS and r.blocked is None]
-    if certain:
-        finding = _moved(question, asked, certain[0], reason, expired)
-    else:
-        finding = _refused(question, asked, reason)
-    return replace(finding, arms=candidates)
+    seen = []
+    for rated in arms.smallest_first(question):
+        seen.append(rated)
+        if rated.starts is Starts.STARTS and rated.blocked is None:
+            finding = _moved(question, asked, rated, reason, expired)
+            return replace(finding, arms=tuple(seen))
+    return replace(_refused(question, asked, reason), arms=tuple(seen))
 
 
 def _moved(
@@ -236,7 +236,7 @@ def _doubt(rated: RatedArm) -> Reason:
 
 def _best(question: Question, asked: RatedArm, expired: Expired) -> Finding:
     """Return the arm with the most output tokens per dollar by the estimate, with `auto`."""
-    candidates = arms.possible_arms(question)
+    candidates = tuple(arms.smallest_first(question))
     open_arms = [r for r in candidates if r.starts is Starts.STARTS and r.blocked is None]
     able = arms.estimated(question, open_arms)
     if not able:

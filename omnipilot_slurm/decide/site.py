@@ -32,9 +32,10 @@ class KnownModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownModel:
-    """A model that did not resolve, and what is lacking."""
+    """A model that did not resolve, and what is lacking; `pending`: it is being looked up."""
 
     text: str
+    pending: bool = False
 
 
 class Models(Protocol):
