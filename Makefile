@@ -12,7 +12,9 @@ test: lint
 lint:
 	venv=$$(tools/setup.sh test) && export PATH="$$venv/bin:$$PATH" \
 	&& ruff format --check . && ruff check . && mypy \
-	&& luacheck -q lua && luac5.1 -p lua/*.lua
+	&& luacheck -q --no-config --std lua51 --read-globals slurm \
+	   --globals slurm_job_submit slurm_job_modify -- lua \
+	&& for file in lua/*.lua; do luac5.1 -p $$file || exit 1; done
 
 demo:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python tools/demo.py
