@@ -5,8 +5,8 @@
 A call is connect, one line, one line back, close, as the Lua shim makes it. Every round measures
 the echo server, a script that repeats and scripts that are new, one after the other; a ratio is
 the median over rounds of a round's p50 divided by the echo's p50 of that round, with the range.
-The calls come in root's name, whose jobs are exempt: what is measured is the daemon around the
-decision, not the decision.
+Start and memory are those of omnipilotd itself; the calls go to the same daemon with a decider that
+lets everything pass at once, so that the daemon around the decision is measured.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from omnipilot_slurm import log
+from omnipilot_slurm.daemon.daemon import Daemon
+from omnipilot_slurm.daemon.main import SWITCH_INTERVAL_S
+from omnipilot_slurm.daemon.state import Loaded
+from omnipilot_slurm.records import Outcome, Verdict
+from omnipilot_slurm.settings import load_settings
 
 ECHO = """
 import socket, sys
@@ -56,28 +63,54 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--calls", type=int, default=400, help="calls a round of each kind")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve is not None:
+        serve(options.serve)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        starts_s = [start_once(folder) for _ in range(N_STARTS)]
-        daemon = start_daemon(folder)
+        starts = [start_once(folder) for _ in range(N_STARTS)]
+        daemon = start_daemon(folder, [sys.executable, __file__, "--serve", name])
         echo_socket = folder / "echo.sock"
         echo = subprocess.Popen([sys.executable, "-c", ECHO, str(echo_socket), ANSWER])
         try:
             wait_for(folder / "d.sock")
             wait_for(echo_socket)
             rounds = [one_round(folder, number, options.calls) for number in range(options.rounds)]
-            rss_mib = rss_kib(daemon.pid) / 1024
         finally:
             echo.kill()
             daemon.terminate()
             echo.wait()
             daemon.wait()
-    report(starts_s, rss_mib, rounds)
+    report(starts, rounds)
 
 
-def start_daemon(folder: Path) -> subprocess.Popen[bytes]:
-    """Start omnipilotd with a store and a folder to publish to, as on a site."""
+class PassAll:
+    """A source of state that decides nothing."""
+
+    def load(self) -> Loaded:
+        """Return the state."""
+        return Loaded(decide=lambda _: Outcome(verdict=Verdict.PASS))
+
+    def refresh(self, loaded: Loaded) -> Loaded:
+        """Return the state as it was."""
+        return loaded
+
+    def close(self) -> None:
+        """Have nothing to close."""
+
+
+def serve(folder: Path) -> None:
+    """Run a daemon that decides nothing."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    settings = load_settings([folder]).settings.daemon
+    log.set_up(settings.log_level, journal=False)
+    Daemon(settings, PassAll()).run()
+
+
+def start_daemon(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a daemon with a store and a folder to publish to, as on a site."""
     settings = {
         "schema": 1,
         "daemon": {
@@ -88,23 +121,24 @@ def start_daemon(folder: Path) -> subprocess.Popen[bytes]:
         },
     }
     (folder / "omnipilot.yaml").write_text(json.dumps(settings))
-    command = [sys.executable, "-m", "omnipilot_slurm.daemon.main", "--config", str(folder)]
     return subprocess.Popen(command)
 
 
-def start_once(folder: Path) -> tuple[float, float]:
-    """Return the times in s from start to the first answer, and to a loaded state."""
+def start_once(folder: Path) -> tuple[float, float, float]:
+    """Return the times in s from start to a first answer and to a loaded state, and MiB in use."""
+    command = [sys.executable, "-m", "omnipilot_slurm.daemon.main", "--config", str(folder)]
     began = time.perf_counter()
-    daemon = start_daemon(folder)
+    daemon = start_daemon(folder, command)
     wait_for(folder / "d.sock")
     ask(folder / "d.sock", b'{"v":1,"op":"ping"}\n')
     answered_s = time.perf_counter() - began
     while b"not_ready" in ask(folder / "d.sock", request("00000")):
         time.sleep(0.002)
     loaded_s = time.perf_counter() - began
+    rss_mib = rss_kib(daemon.pid) / 1024
     daemon.terminate()
     daemon.wait()
-    return answered_s, loaded_s
+    return answered_s, loaded_s, rss_mib
 
 
 def one_round(folder: Path, number: int, n_calls: int) -> dict[str, float]:
@@ -178,18 +212,12 @@ def rss_kib(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
-def report(
-    starts_s: list[tuple[float, float]], rss_mib: float, rounds: list[dict[str, float]]
-) -> None:
+def report(starts: list[tuple[float, float, float]], rounds: list[dict[str, float]]) -> None:
     """Print one line for each figure."""
-    for name, times_s in zip(
-        ("start to first answer:", "start to loaded state:"),
-        zip(*starts_s, strict=True),
-        strict=True,
-    ):
-        low, mid, high = min(times_s), statistics.median(times_s), max(times_s)
-        print(f"{name:24} {mid:.2f} s (median of {len(times_s)}, {low:.2f}-{high:.2f})")
-    print(f"{'resident memory:':24} {rss_mib:.1f} MiB")
+    names = ("start to first answer:", "start to loaded state:", "resident memory then:")
+    for name, unit, values in zip(names, ("s", "s", "MiB"), zip(*starts, strict=True), strict=True):
+        low, mid, high = min(values), statistics.median(values), max(values)
+        print(f"{name:24} {mid:.2f} {unit} (median of {len(values)}, {low:.2f}-{high:.2f})")
     for kind in rounds[0]:
         p50 = statistics.median(each[kind] for each in rounds)
         ratios = [each[kind] / each["bare echo"] for each in rounds]

@@ -106,7 +106,7 @@ class Service:
         known = self._cache.get(key)
         if known is not None and self._still_holds(known, state.generation):
             return _reply(known, cached=True)
-        request = protocol.decode_request(line)
+        request = protocol.decode_request(line, groups_of=self._groups.of)
         if isinstance(request, Op):
             return Reply(self._operate(request))
         decision = self._decide(key, request, state)
@@ -168,15 +168,13 @@ class Service:
         return known.generation == generation and known.groups == self._groups.of(known.user)
 
     def _decide(self, key: bytes, submission: Submission, state: State) -> Decision:
-        user = submission.user_id if submission.user_name is None else submission.user_name
-        groups = self._groups.of(user)
         return Decision(
             key=key,
             subject=_subject(submission),
-            outcome=state.loaded.decide(replace(submission, groups=groups)),
+            outcome=state.loaded.decide(submission),
             generation=state.generation,
-            user=user,
-            groups=groups,
+            user=submission.user_id if submission.user_name is None else submission.user_name,
+            groups=submission.groups,
         )
 
     def _operate(self, op: Op) -> bytes:

@@ -54,6 +54,7 @@ class Recorder:
         self._clock = clock
         self._waiting: deque[Decided] = deque()
         self._batch: list[Decided] = []
+        self._wake = threading.Event()
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -66,15 +67,18 @@ class Recorder:
 
     def put(self, decided: Decided) -> None:
         """Hand a decision over; one more than may wait is counted and dropped."""
-        # the thread looks by itself: waking it for each row would slow down the next call
-        if len(self._waiting) < WAITING_ROWS:
-            self._waiting.append(decided)
-        else:
+        if len(self._waiting) >= WAITING_ROWS:
             self._drop(1)
+            return
+        self._waiting.append(decided)
+        # waking the thread for each row would slow down the next call
+        if len(self._waiting) % BATCH_ROWS == 0:
+            self._wake.set()
 
     def close(self, timeout_s: float) -> None:
         """Write what waits, unless the database refuses, and end."""
         self._ending.set()
+        self._wake.set()
         self._thread.join(timeout_s)
 
     @property
@@ -95,7 +99,9 @@ class Recorder:
     def _work(self) -> None:
         # a store that cannot be written is said at the start, not with the first decision
         self._write()
-        while not self._ending.wait(FLUSH_S):
+        while not self._ending.is_set():
+            self._wake.wait(FLUSH_S)
+            self._wake.clear()
             if time.monotonic() >= self._retry_at:
                 self._flush()
         self._flush()

@@ -34,15 +34,16 @@ _SHAPES = re.compile(
     r"nvapi-[\w-]{8,}|xox[abpr]-[\w-]{8,}|AKIA[0-9A-Z]{16}|(?<=Bearer )[\w.~+/-]+=*)|"
     r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
 )
-#: some part of every secret that is taken out below: a text without it is left after one look
+#: some part of every secret that is taken out below, in lower case and in capitals; every branch
+#: begins with a letter of its own, so that re passes over other text quickly
 _HINT = re.compile(
-    rf"(?<![a-z0-9])(?:key|token|{_NAME})(?![a-z0-9])|--[\w-]*api[-_]?k|{_NAME}=|"
-    r"(?-i:KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL|AKIA)|"
-    r"hf_|sk-|gh[pousr]_|github_pat_|glpat-|nvapi-|xox[abpr]-|bearer|://[^\s/:@]+:[^\s/@]+@|"
+    r"key(?![a-z0-9])|token(?![a-z0-9])|secret(?![a-z0-9])|password(?![a-z0-9])|"
+    r"passwd(?![a-z0-9])|credentials?(?![a-z0-9])|api[-_]?k|hf_|sk-|gh[pousr]_|github_pat_|"
+    r"glpat-|nvapi-|xox[abpr]-|bearer|://[^\s/:@]+:[^\s/@]+@|"
     # and, in JSON, of a byte that was not UTF-8
-    r"\\ud[89a-f]",
-    re.IGNORECASE,
+    r"\\ud[89a-f]"
 )
+_CAPITAL_HINT = re.compile(r"KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL|AKIA")
 _SECRET_KEY = re.compile(
     rf"(?<![A-Za-z0-9])(?:key|token|{_NAME})(?![A-Za-z0-9])|(?-i:{_ENV_NAME})", re.IGNORECASE
 )
@@ -51,7 +52,7 @@ _SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
 
 def redact(text: str) -> str:
     """Return a text without the values of key options and variables, nor what looks like a key."""
-    if _HINT.search(text) is None:
+    if not _may_hold_secrets(text):
         return text
     text = _AFTER_OPTION.sub(rf"\1 {REDACTED}", text)
     text = _ASSIGNED.sub(rf"\1={REDACTED}", text)
@@ -65,7 +66,7 @@ def clean_json(value: object) -> str:
     except (TypeError, ValueError, RecursionError):
         # a key, a number or a depth that JSON does not have
         return json.dumps(clean(value))
-    return text if _HINT.search(text) is None else json.dumps(clean(value))
+    return json.dumps(clean(value)) if _may_hold_secrets(text) else text
 
 
 def clean(value: object, *, depth: int = MAX_DEPTH) -> Any:
@@ -86,6 +87,10 @@ def clean(value: object, *, depth: int = MAX_DEPTH) -> Any:
 
 
 _ENCODER = json.JSONEncoder(default=clean, allow_nan=False)
+
+
+def _may_hold_secrets(text: str) -> bool:
+    return bool(_HINT.search(text.lower()) or _CAPITAL_HINT.search(text))
 
 
 def _pairs(value: Mapping[Any, object], depth: int) -> list[tuple[str, Any]]:

@@ -106,6 +106,17 @@ def test_priority_zero_means_held_and_no_priority_does_not() -> None:
     assert [held.held, free.held, unsaid.held] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("job", "user"),
+    [({"user_name": "ann", "user_id": 7}, "ann"), ({"user_id": 7}, 7), ({}, None)],
+)
+def test_the_groups_are_those_of_the_user_by_name_or_else_by_number(
+    job: dict[str, object], user: str | int | None
+) -> None:
+    submission = decode_request(decide(job=job), groups_of=lambda who: frozenset({f"of {who}"}))
+    assert submission.groups == {f"of {user}"}
+
+
 def test_an_empty_lua_table_is_no_environment() -> None:
     assert decode_request(decide(env=[])).environment == {}
 
