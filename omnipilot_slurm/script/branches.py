@@ -1,64 +1,171 @@
 """What is still known of variables where ways through a script meet again.
 
-In: the scopes at the ends of alternative branches. Out: one scope that keeps only what they agree
-on. Called by walk.
+In: the scopes at the ends of alternative branches. Out: one scope that keeps what they agree on,
+and the list of what a value can be where they do not. Called by walk and assignments.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.script.expand import unknown
-from omnipilot_slurm.script.source import How, Segment, Splice, Word
+from omnipilot_slurm.script.words import (
+    BLANK,
+    How,
+    Segment,
+    Splice,
+    Value,
+    Word,
+    Words,
+    bounded,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnipilot_slurm.script.expand import Scope, Words
+    from omnipilot_slurm.script.conditions import Decision
+    from omnipilot_slurm.script.scope import Scope
+
+#: values of one variable that are kept apart; with more it can be anything
+_MAX_OPTIONS: Final = 8
+_NOTHING: Final = Word(())
 
 
 def merge(scope: Scope, results: Sequence[Scope]) -> None:
-    """Keep in `scope` the values on which all results agree; the rest is not known."""
+    """Keep in `scope` what all results agree on, and what the rest can be."""
     for name in {name for result in results for name in result.variables}:
-        values = [result.variables.get(name) for result in results]
-        first = values[0]
-        if first is not None and all(value is first for value in values):
+        first = results[0].variables.get(name, BLANK)
+        if all(result.variables.get(name, BLANK) is first for result in results):
+            assert not isinstance(first, Splice)
             scope.variables[name] = first
         else:
-            scope.variables[name] = _agreed(values)
+            scope.variables[name] = _agreed([_value_in(result, name) for result in results])
+    _merge_rest(scope, results)
+
+
+def assume(scope: Scope, taken: Scope, skipped: Sequence[Scope], decision: Decision) -> None:
+    """Keep in `scope` what the branch taken leaves, noting what the decision rests on."""
+    names = {name for result in (taken, *skipped) for name in result.variables}
+    for name in names:
+        value = taken.variables.get(name, BLANK)
+        if all(result.variables.get(name, BLANK) is value for result in skipped):
+            if not isinstance(value, Splice):
+                scope.variables[name] = value
+            continue
+        how = How.DEFAULT_EXPANSION if name in decision.unset else How.LITERAL
+        scope.variables[name] = _resting_on(_value_in(taken, name), how, decision.depends)
+    _merge_rest(scope, (taken, *skipped))
+
+
+def _merge_rest(scope: Scope, results: Sequence[Scope]) -> None:
     for result in results:
         scope.functions.update(result.functions)
         scope.exported |= result.exported
+        scope.unseen = scope.unseen or result.unseen
 
 
-def appended(old: Word | Words | None, new: Word | Words) -> Word | Words:
+def _value_in(scope: Scope, name: str) -> Word | Words:
+    """Return a variable's value at the end of a branch; unset is a word of nothing."""
+    if name in scope.variables:
+        value = scope.variables[name]
+        return _NOTHING if value is None else value
+    segments = scope.value(name)
+    if segments is not None:
+        return Word(segments)
+    return _NOTHING if scope.is_known_unset(name) else Word((unknown(frozenset({name})),))
+
+
+def _resting_on(value: Word | Words, how: How, depends: frozenset[str]) -> Word | Words:
+    if isinstance(value, list):
+        return [w if isinstance(w, Splice) else w.through(how, depends) for w in value]
+    return value.through(how, depends) if value.segments else Word((Segment("", depends=depends),))
+
+
+def appended(old: Value, new: Word | Words) -> Word | Words:
     """Return the value of `name+=new`."""
     if isinstance(old, list) or isinstance(new, list):
         return [*_as_list(old), *_as_list(new)]
-    return Word(segments=(*(old.segments if old else ()), *new.segments))
+    return Word(bounded((*(old.segments if old else ()), *new.segments)))
 
 
-def _as_list(value: Word | Words | None) -> Words:
+def _as_list(value: Value) -> Words:
     if isinstance(value, list):
         return value
-    return [] if value is None else [value]
+    return [] if value is None or not value.segments else [value]
 
 
-def _agreed(values: Sequence[Word | Words | None]) -> Word | Words:
+def _agreed(values: Sequence[Word | Words]) -> Word | Words:
     if any(isinstance(value, list) for value in values):
         return _common_start([_as_list(value) for value in values])
-    texts = {value.text if isinstance(value, Word) else None for value in values}
+    words = [value for value in values if isinstance(value, Word)]
+    texts = {word.text for word in words}
+    depends = frozenset().union(*(word.depends for word in words))
     text = texts.pop() if len(texts) == 1 else None
-    if text is None:
-        return Word(segments=(unknown(),))
-    return Word(segments=(Segment(text=text, how=How.VARIABLE, fixed=False),))
+    if text is not None:
+        return Word((Segment(text, how=How.VARIABLE, depends=depends, fixed=False),))
+    n_common = _n_common(words)
+    options = _options([Word(word.segments[n_common:]) for word in words])
+    rest = Segment(None, how=How.UNKNOWN, depends=depends, fixed=False, options=options)
+    return Word((*words[0].segments[:n_common], rest))
+
+
+def _n_common(words: Sequence[Word]) -> int:
+    """Return how many pieces all values start with: `CMD="$CMD --flag"` keeps what it had."""
+    n_common = 0
+    for pieces in zip(*(word.segments for word in words), strict=False):
+        first = pieces[0]
+        if first.text is None or any(
+            p.text != first.text or p.start != first.start for p in pieces
+        ):
+            break
+        n_common += 1
+    return n_common
+
+
+def _options(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return all values that a variable can have, () where they cannot be listed."""
+    found: list[Word] = []
+    for word in words:
+        only = word.segments[0] if len(word.segments) == 1 else None
+        if word.text is not None:
+            found.append(word)
+        elif only is not None and only.options:
+            found += only.options
+        elif only is not None and only.depends and only.how is How.UNKNOWN:
+            # nothing in the script sets it: taken as not set, which `depends` remembers
+            found.append(_NOTHING)
+        else:
+            return ()
+    unique = tuple(dict.fromkeys(found))
+    return unique if len(unique) <= _MAX_OPTIONS else ()
 
 
 def _common_start(lists: Sequence[Words]) -> Words:
-    common: Words = []
+    n_common = 0
     for items in zip(*lists, strict=False):
         if any(item != items[0] for item in items):
             break
-        common.append(items[0])
-    same = all(len(items) == len(common) for items in lists)
-    return common if same else [*common, Splice()]
+        n_common += 1
+    common = list(lists[0][:n_common])
+    rests = [items[n_common:] for items in lists]
+    if not any(rests):
+        return common
+    return [*common, _either(rests)]
+
+
+def _either(rests: Sequence[Words]) -> Splice:
+    """Return the words that stand for one of several endings of an array."""
+    options: list[tuple[Word, ...]] = []
+    depends: frozenset[str] = frozenset()
+    for rest in rests:
+        last = rest[-1] if rest else None
+        plain = tuple(word for word in rest if isinstance(word, Word))
+        if len(plain) == len(rest):
+            options.append(plain)
+        elif len(plain) == len(rest) - 1 and isinstance(last, Splice) and last.options:
+            options += [(*plain, *option) for option in last.options]
+            depends |= last.depends
+        else:
+            return Splice(fixed=False)
+    unique = tuple(dict.fromkeys(options))
+    return Splice(depends, unique if len(unique) <= _MAX_OPTIONS else (), fixed=False)

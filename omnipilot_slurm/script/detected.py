@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Editable
-from omnipilot_slurm.script.source import decode
+from omnipilot_slurm.script.words import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from omnipilot_slurm.records import Mode, Submission
 from omnipilot_slurm.script import slurm_options
@@ -17,13 +17,16 @@ from omnipilot_slurm.script import slurm_options
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_MEMORY: Final = re.compile(r"^(\d+)([kKmMgGtT]?)[bB]?$")
+_MEMORY: Final = re.compile(r"^(\d{1,15})([kKmMgGtT]?)[bB]?$")
 _MIB: Final = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
-_TIME: Final = re.compile(r"^(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){0,2})$")
+_TIME: Final = re.compile(r"^(?:(?P<days>\d{1,9})-)?(?P<clock>\d{1,9}(?::\d{1,9}){0,2})$")
 _OMNIPILOT: Final = re.compile(
     r"^\s*#\s?OMNIPILOT\b[ \t:]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE
 )
+_SBATCH: Final = "#SBATCH"
 _COMMENT: Final = re.compile(r"(?:^|[\s,;])omnipilot[=:](?P<words>[^;,\s]+)", re.IGNORECASE)
+_MAX_VALUE: Final = 1e12
+_EXPORTED: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)")
 #: keys of `#OMNIPILOT key=value` and the type of their values
 DIRECTIVE_KEYS: Final = {
     "concurrency": int,
@@ -82,25 +85,37 @@ def _read_value(found: Directives, word: str, key: str, value: str) -> Directive
         number = DIRECTIVE_KEYS[key](value)
     except (KeyError, ValueError):
         return replace(found, unknown=(*found.unknown, word))
-    if not 0 < number < 1e12:
+    if not 0 < number < _MAX_VALUE:
         return replace(found, unknown=(*found.unknown, word))
     return replace(found, values={**found.values, key: number})
 
 
-def sbatch_options(script: bytes) -> tuple[tuple[str, str | None], ...]:
-    """Return the (long name, value) pairs of the #SBATCH lines that sbatch would read.
+class Header(NamedTuple):
+    """The options of a script's #SBATCH lines, by long name; the last one wins.
+
+    `is_het`: the job has further components, whose options are not these.
+    """
+
+    options: dict[str, str | None]
+    is_het: bool = False
+
+
+def header_of(script: bytes) -> Header:
+    """Return the options that sbatch would read in a script.
 
     Lines after the first command do not count; `##SBATCH` is a comment.
     """
-    pairs: list[tuple[str, str | None]] = []
+    options: dict[str, str | None] = {}
     for number, line in enumerate(script.decode("utf-8", "surrogateescape").split("\n")):
         stripped = line.strip()
         if number > 0 and stripped and not stripped.startswith("#"):
             break
-        if line.startswith("#SBATCH") and line[7:8] in (" ", "\t"):
-            options, _ = slurm_options.parse(_split(line[7:]))
-            pairs += [(option.name, option.value) for option in options]
-    return tuple(pairs)
+        if line.startswith(_SBATCH) and line[len(_SBATCH) :][:1] in (" ", "\t"):
+            words = _split(line[len(_SBATCH) :])
+            if words in (["hetjob"], ["packjob"]):
+                return Header(options, is_het=True)
+            options |= {option.name: option.value for option in slurm_options.parse(words)[0]}
+    return Header(options)
 
 
 def _split(text: str) -> list[str]:
@@ -118,20 +133,21 @@ def submission_of(
     The form is gres or gpus-per-node, which slurmctld no longer tells apart. Values that cannot
     be read count as not set.
     """
-    options = dict(sbatch_options(script))
-    per_node = options.get("gres") or _as_gres(options.get("gpus-per-node"))
+    options, is_het = header_of(script)
+    gres = options.get("gres")
+    gpus_per_node = None if _asks_gpus(gres) else _as_gres(options.get("gpus-per-node"))
     nodes = _first_number(options.get("nodes"))
     submission = Submission(
         script=script,
         args=args,
-        environment=environment or {},
+        environment={**_exported(options.get("export")), **(environment or {})},
         account=options.get("account"),
         qos=options.get("qos"),
         partition=options.get("partition"),
         name=options.get("job-name"),
-        tres_per_node=per_node,
+        tres_per_node=",".join(filter(None, (gres, gpus_per_node))) or None,
         tres_per_job=_as_gres(options.get("gpus")),
-        tres_per_task=_as_gres(options.get("gpus-per-task")),
+        tres_per_task=_as_gres(options.get("gpus-per-task")) or options.get("tres-per-task"),
         tres_per_socket=_as_gres(options.get("gpus-per-socket")),
         cpus_per_tres=options.get("cpus-per-gpu"),
         mem_per_tres=options.get("mem-per-gpu"),
@@ -149,10 +165,23 @@ def submission_of(
         req_nodes=options.get("nodelist"),
         exc_nodes=options.get("exclude"),
         array=options.get("array"),
+        het_job_offset=0 if is_het else None,
         held="hold" in options,
         comment=options.get("comment"),
     )
-    return submission, "gres" if options.get("gres") else "gpus-per-node"
+    return submission, "gpus-per-node" if gpus_per_node else "gres"
+
+
+def _asks_gpus(gres: str | None) -> bool:
+    return any(
+        part.startswith(("gpu:", "gpu=")) or part == "gpu" for part in (gres or "").split(",")
+    )
+
+
+def _exported(export: str | None) -> dict[str, str]:
+    """Return the variables that `--export=ALL,NAME=VALUE` sets."""
+    found = map(_EXPORTED.fullmatch, (export or "").split(","))
+    return {match["name"]: match["value"] for match in found if match}
 
 
 def _as_gres(gpus: str | None) -> str | None:

@@ -1,32 +1,36 @@
-"""From the words of one vLLM launch to a Launch, and from all notes on a script to a Script.
+"""From the words of one vLLM launch to a Launch.
 
-In: words with their origin, the wrappers around them, notes taken on the way. Out: engine
-arguments, where the tensor-parallel degree stands, and whether it may be edited. Called by serving.
+In: words with their origin and the Site they stand at. Out: engine arguments, where the
+tensor-parallel degree stands, and whether it may be edited. Called by reader and python_runs.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from omnipilot_slurm.records import Edit, Editable, EngineArgs, Launch, Script, StepRequest
-from omnipilot_slurm.script.expand import unknown
-from omnipilot_slurm.script.programs import STRENGTH, Kind
-from omnipilot_slurm.script.source import How, Splice, Word, encode
+from omnipilot_slurm.records import Edit, EngineArgs, Launch, StepRequest
+from omnipilot_slurm.script import judging
+from omnipilot_slurm.script.words import (
+    BLANK,
+    How,
+    Splice,
+    Word,
+    Words,
+    encode,
+    text_of,
+    unknown,
+)
 from omnipilot_slurm.vllm import flags, versions
-from omnipilot_slurm.vllm.engine_args import ENGINE_DESTS
 from omnipilot_slurm.vllm.grammar import grammar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from omnipilot_slurm.script.python_source import Offline
-    from omnipilot_slurm.script.tres import GpuRequest
-    from omnipilot_slurm.script.walk import Command
-    from omnipilot_slurm.script.wrappers import StepOption, Unwrapped
+    from omnipilot_slurm.script.notes import Site
+    from omnipilot_slurm.script.unwrapped import StepOption
 
-Words: TypeAlias = "list[Word | Splice]"
 _TP: Final = "tensor_parallel_size"
 _SOURCES: Final = {
     How.LITERAL: "literal",
@@ -40,81 +44,111 @@ _SOURCES: Final = {
     How.UNKNOWN: "unknown",
 }
 #: srun options on the launch line that must stay consistent with the job's request
-_STEP_OPTIONS: Final = frozenset(
+STEP_OPTIONS: Final = frozenset(
     "gres gpus gpus-per-node gpus-per-task gpus-per-socket tres-per-task nodes ntasks"
     " ntasks-per-node ntasks-per-gpu mem-per-gpu cpus-per-gpu constraint nodelist".split()
 )
-_ENGINE_VARIABLES: Final = re.compile(r"^(?:VLLM_|CUDA_VISIBLE_DEVICES$|HIP_VISIBLE_DEVICES$)")
-_MODEL_ARG: Final = re.compile(r"--model_args[= ](\S+)")
+_ENGINE_VARIABLES: Final = re.compile(r"^(?:VLLM_\w+|(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)$")
+#: settings that say which server it is and on how many GPUs
+_CORE_FIELDS: Final = (
+    "model tensor_parallel pipeline_parallel data_parallel n_nodes node_rank headless"
+    " data_parallel_rank data_parallel_local prefill_context_parallel config_file"
+).split()
 
 
-@dataclass(slots=True)
-class Notes:
-    """What is noted while the commands of a script pass by."""
+class Read(NamedTuple):
+    """A launch, and the words that carry its TP value and GPU requests, which a rewrite moves."""
 
-    kinds: list[Kind] = field(default_factory=list)
-    launches: list[Launch] = field(default_factory=list)
-    engine_run: Launch | None = None
-    hints: list[str] = field(default_factory=list)
-    gpu_work: list[str] = field(default_factory=list)
-    sourced: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    pinned: bool = False
-    outer: Unwrapped | None = None
+    launch: Launch
+    moved: tuple[Word | Splice, ...]
 
 
-def of_words(
-    form: str, words: Words, unwrapped: Unwrapped, command: Command, notes: Notes
-) -> Launch:
+class _Settled(NamedTuple):
+    """Words without the expansions that can be left out, and what that rests on."""
+
+    words: Words
+    assumed: frozenset[str] = frozenset()
+    unsure: bool = False
+    maybe: tuple[tuple[int, Splice], ...] = ()
+
+
+def of_words(form: str, words: Words, site: Site) -> Read:
     """Return the launch that the words behind `vllm serve` (or another form) make."""
-    words, assumed = _settled([word for word in words if not _is_blank(word)])
-    pin = versions.find_version(notes.hints)
+    settled = _settled(words)
+    pin = versions.find_version(site.hints)
     version = pin.version if pin is not None else None
-    grammar_form = form if form in flags.FORMS else "openai.api_server"
-    line = flags.parse([_token(word) for word in words], version=version, form=grammar_form)
-    engine = flags.engine_args(line, version=version)
+    reader = _LineReader(form, version)
+    words, engine, varying = _with_options(settled, reader)
+    line = reader.line(words)
     launch = Launch(
         form=form,
         engine=engine,
         tp=None if "tensor_parallel" in engine.unknown else engine.tensor_parallel,
         tp_source="absent",
-        steps=_steps([*(notes.outer.steps if notes.outer else ()), *unwrapped.steps]),
-        environment=_environment(unwrapped, command, notes),
-        version_hints=tuple(notes.hints),
+        steps=_steps(option for wrapper in site.around for option in wrapper.steps),
+        environment=_environment(site),
+        version_hints=site.hints,
         problems=tuple(str(problem) for problem in line.refusals),
     )
-    launch = _with_tp(launch, line, words, command)
-    relevant = _relevant(words, line)
-    return _judged(launch, relevant, assumed, command)
+    value = None if "tensor_parallel" in varying else _value_word(words, line.last(_TP))
+    launch, follows = _with_tp(launch, line, value, site)
+    skipped = frozenset().union(*(wrapper.skipped for wrapper in site.around))
+    evidence = judging.Evidence(
+        words=words,
+        line=line,
+        assumed=settled.assumed | skipped,
+        unsure=settled.unsure,
+        follows=follows,
+        has_several=any(wrapper.many for wrapper in site.around),
+        n_tasks=site.n_tasks if any("srun" in wrapper.names for wrapper in site.around) else 1,
+    )
+    return Read(judging.judged(launch, evidence, site.command.context), _moved(words, line, site))
 
 
-def _is_blank(word: Word | Splice) -> bool:
-    return isinstance(word, Word) and not word.segments
+class _LineReader(NamedTuple):
+    """Reads words as the vLLM of one form and version does."""
+
+    form: str
+    version: str | None
+
+    def line(self, words: Words) -> flags.CommandLine:
+        tokens = [word.text if isinstance(word, Word) else flags.Splice() for word in words]
+        form = self.form if self.form in flags.FORMS else "openai.api_server"
+        return flags.parse(tokens, version=self.version, form=form)
+
+    def engine(self, words: Words) -> EngineArgs:
+        return flags.engine_args(self.line(words), version=self.version)
 
 
-def _token(word: Word | Splice) -> str | flags.Splice | None:
-    return word.text if isinstance(word, Word) else flags.Splice()
-
-
-def _settled(words: Words) -> tuple[Words, frozenset[str]]:
-    """Take away expansions of variables that nothing sets, and name what is assumed unset.
+def _settled(words: Words) -> _Settled:
+    """Take away expansions that are empty as far as can be told.
 
     One that must be an option's value stays, as one word that is not known.
     """
     kept: Words = []
-    assumed: set[str] = set()
+    assumed: frozenset[str] = frozenset()
+    unsure = False
+    maybe: list[tuple[int, Splice]] = []
     for word in words:
-        if isinstance(word, Word) or not word.depends:
+        if isinstance(word, Word):
             kept.append(word)
         elif kept and _wants_value(kept[-1]):
-            kept.append(Word(segments=(unknown(word.depends),)))
-        else:
+            is_slurm = any(name.startswith("SLURM_") for name in word.depends)
+            how = How.SLURM_ENV if is_slurm else How.UNKNOWN
+            kept.append(Word((unknown(word.depends, how=how, fixed=word.fixed),)))
+        elif word.options and word != BLANK:
+            maybe.append((len(kept), word))
             assumed |= word.depends
-    return kept, frozenset(assumed)
+        elif word == BLANK or word.depends:
+            assumed |= word.depends
+            unsure = unsure or not word.fixed
+        else:
+            kept.append(word)
+    return _Settled(kept, assumed, unsure, tuple(maybe))
 
 
 def _wants_value(word: Word | Splice) -> bool:
-    text = word.text if isinstance(word, Word) else None
+    text = text_of(word)
     if text is None or not text.startswith("-") or "=" in text:
         return False
     known = grammar("vllm serve", None)
@@ -123,40 +157,64 @@ def _wants_value(word: Word | Splice) -> bool:
     return bool(names) and all(known.options[full][0].takes for full in names)
 
 
-def _relevant(words: Words, line: flags.CommandLine) -> Words:
-    """Return the words that decide what the engine does: all but values of other options."""
-    others = {
-        found.value_index
-        for found in line.occurrences
-        if found.dest not in ENGINE_DESTS and found.value_index != found.option_index
-    }
-    return [word for index, word in enumerate(words) if index not in others]
+def _with_options(
+    settled: _Settled, reader: _LineReader
+) -> tuple[Words, EngineArgs, frozenset[str]]:
+    """Return the words, the engine, and the settings that an addition in a branch changes.
+
+    Those are not known. An addition that would change which server it is stays in the words, as
+    anything.
+    """
+    words, engine = settled.words, reader.engine(settled.words)
+    if not settled.maybe:
+        return words, engine, frozenset()
+    varying: set[str] = set()
+    kept: list[tuple[int, Splice]] = []
+    for index, splice in settled.maybe:
+        changed = set()
+        for option in splice.options:
+            other = reader.engine([*words[:index], *option, *words[index:]])
+            changed |= _differences(engine, other)
+        varying |= changed
+        if not changed.isdisjoint(_CORE_FIELDS):
+            kept.append((index, splice))
+    if kept:
+        words = list(words)
+        for index, splice in reversed(kept):
+            words.insert(index, Splice(fixed=splice.fixed))
+        engine = reader.engine(words)
+    model = None if "model" in varying else engine.model
+    unknown_fields = engine.unknown | varying
+    return words, replace(engine, model=model, unknown=unknown_fields), frozenset(varying)
+
+
+def _differences(one: EngineArgs, other: EngineArgs) -> set[str]:
+    names = [name for name in EngineArgs.__slots__ if name not in ("warnings", "vllm_version")]
+    return {name for name in names if getattr(one, name) != getattr(other, name)}
 
 
 def _steps(options: Iterable[StepOption]) -> tuple[StepRequest, ...]:
     found = []
     for option in options:
-        if option.name not in _STEP_OPTIONS:
-            continue
-        place = _place(option.word.part(option.offset)) if option.word is not None else None
-        start, end = (place.start, place.end) if place else (None, None)
-        found.append(StepRequest(name=option.name, value=option.value, start=start, end=end))
+        if option.name in STEP_OPTIONS:
+            place = _place(option.word.part(option.offset)) if option.word is not None else None
+            start, end = (place.start, place.end) if place else (None, None)
+            found.append(StepRequest(name=option.name, value=option.value, start=start, end=end))
     return tuple(found)
 
 
-def _environment(unwrapped: Unwrapped, command: Command, notes: Notes) -> dict[str, str | None]:
+def _environment(site: Site) -> dict[str, str | None]:
     """Return the variables that change what the engine does; the innermost assignment wins."""
-    scope = command.scope
-    found: dict[str, str | None] = {}
-    for name, text in scope.environment.items():
-        if _ENGINE_VARIABLES.match(name):
-            found[name] = text
+    scope = site.command.scope
+    found: dict[str, str | None] = {
+        name: text for name, text in scope.environment.items() if _ENGINE_VARIABLES.match(name)
+    }
     for name in scope.exported | scope.environment.keys():
         value = scope.variables.get(name)
         if isinstance(value, Word) and _ENGINE_VARIABLES.match(name):
             found[name] = value.text
-    for around in (notes.outer, unwrapped):
-        for name, word in around.environment.items() if around else ():
+    for wrapper in site.around:
+        for name, word in wrapper.environment.items():
             if _ENGINE_VARIABLES.match(name):
                 found[name] = word.text if word is not None else None
     return found
@@ -165,210 +223,58 @@ def _environment(unwrapped: Unwrapped, command: Command, notes: Notes) -> dict[s
 def _place(word: Word) -> Edit | None:
     """Return where a word's whole text stands in the script in one piece, None if nowhere."""
     segments = [segment for segment in word.segments if segment.text != ""]
-    if len(segments) != 1 or segments[0].start is None or segments[0].text is None:
+    only = segments[0] if len(segments) == 1 else None
+    if only is None or only.start is None or only.text is None:
         return None
-    old = encode(segments[0].text)
-    start = segments[0].start
-    return Edit(start=start, end=start + len(old), old=old, new=b"")
+    old = encode(only.text)
+    return Edit(start=only.start, end=only.start + len(old), old=old, new=b"")
 
 
-def _with_tp(launch: Launch, line: flags.CommandLine, words: Words, command: Command) -> Launch:
-    """Add how the tensor-parallel degree is given and where it stands."""
-    given = line.last(_TP)
-    if given is None:
-        if launch.tp is None and launch.engine.config_file is None:
-            return replace(launch, tp_source="unknown")
-        if launch.engine.config_file is not None:
-            return replace(launch, tp=None, tp_source="config_file")
-        end = command.end
-        place = None if end is None else Edit(start=end, end=end, old=b"", new=b"")
-        return replace(launch, tp=1, tp_source="absent", tp_place=place)
-    value = _value_word(words, given)
+def _with_tp(
+    launch: Launch, line: flags.CommandLine, value: Word | None, site: Site
+) -> tuple[Launch, bool]:
+    """Add how the TP degree is given and where it stands; return whether it follows the job."""
+    if line.last(_TP) is None:
+        return _without_flag(launch, site), False
     if value is None:
-        return replace(launch, tp=None, tp_source="unknown")
+        return replace(launch, tp=None, tp_source="unknown"), False
     how = max((segment.how for segment in value.segments), default=How.UNKNOWN)
     text = value.text
     number = int(text) if text is not None and re.fullmatch(r"\d{1,4}", text.strip()) else None
-    place = None if how in (How.SLURM_ENV, How.COMPUTED, How.UNKNOWN) else _place(value)
-    return replace(launch, tp=number, tp_source=_SOURCES[how], tp_place=place)
+    is_derived = how in (How.SLURM_ENV, How.COMPUTED, How.UNKNOWN)
+    found = replace(
+        launch,
+        tp=number,
+        tp_source=_SOURCES[how],
+        tp_place=None if is_derived else _place(value),
+    )
+    return found, any(segment.follows for segment in value.segments)
 
 
-def _value_word(words: Words, given: flags.Occurrence) -> Word | None:
-    if given.value_index is None:
+def _without_flag(launch: Launch, site: Site) -> Launch:
+    if launch.engine.config_file is not None:
+        return replace(launch, tp=None, tp_source="config_file")
+    if launch.tp is None:
+        return replace(launch, tp_source="unknown")
+    end = site.command.end
+    place = None if end is None else Edit(start=end, end=end, old=b"", new=b"")
+    return replace(launch, tp=1, tp_source="absent", tp_place=place)
+
+
+def _value_word(words: Words, given: flags.Occurrence | None) -> Word | None:
+    if given is None or given.value_index is None:
         return None
     word = words[given.value_index]
     return word.part(given.offset) if isinstance(word, Word) else None
 
 
-def _judged(launch: Launch, words: Words, assumed: frozenset[str], command: Command) -> Launch:
-    """Say whether this launch by itself may be edited; the script as a whole is judged later."""
-    conditions = _conditions(words) | assumed
-    problem = _objection(launch, words, command)
-    if problem is not None:
-        return replace(launch, editable=Editable.NO, why=problem)
-    if conditions:
-        names = " and ".join(sorted(conditions))
-        why = f"only when {names} is not set at submission"
-        return replace(launch, editable=Editable.CONDITIONAL, why=why, conditions=conditions)
-    return replace(launch, editable=Editable.YES, why=_how_given(launch))
-
-
-def _conditions(words: Words) -> frozenset[str]:
-    found: set[str] = set()
-    for word in words:
-        if isinstance(word, Splice):
-            found |= word.depends
-        else:
-            for segment in word.segments:
-                found |= segment.depends
-    return frozenset(found)
-
-
-def _how_given(launch: Launch) -> str:
-    if launch.tp_source == "slurm_env":
-        return "TP follows the allocation; change the GRES only"
-    if launch.tp_source == "absent":
-        return "flag absent, default 1; insert after the last word"
-    return f"TP given as {launch.tp_source.replace('_', ' ')}"
-
-
-def _objection(launch: Launch, words: Words, command: Command) -> str | None:
-    """Return the first reason why this launch must be left as it is, None for none."""
-    context, engine = command.context, launch.engine
-    reasons = (
-        (context.broken, "the line cannot be read for certain"),
-        (engine.config_file is not None, "settings live in a file the plugin does not see"),
-        (not engine.model, "the model cannot be told from the script"),
-        (context.evaluated, "the command is built as a string and evaluated"),
-        (context.generated, "the launch is in a file that the script writes"),
-        (context.branch, "the launch is inside a branch"),
-        (context.loop, "the launch is inside a loop"),
-        (context.parameters, "the launch is inside a function with parameters"),
-        (any(isinstance(word, Splice) and not word.depends for word in words),
-         "some arguments are not in the script"),
-        (launch.tp is None, "the tensor-parallel degree cannot be told from the script"),
-        (launch.tp_source == "computed", "the tensor-parallel degree is computed"),
-        (_decided_by_branch(words), "a branch decides some of the arguments"),
-        (launch.tp_source != "slurm_env" and launch.tp_place is None,
-         "the tensor-parallel degree does not stand in the script"),
-        (_copies(launch.steps), "srun starts several copies"),
-    )  # fmt: skip
-    return next((text for holds, text in reasons if holds), None)
-
-
-def _decided_by_branch(words: Words) -> bool:
-    return any(
-        not segment.fixed for word in words if isinstance(word, Word) for segment in word.segments
-    )
-
-
-def _copies(steps: Sequence[StepRequest]) -> bool:
-    values = {step.name: step.value for step in steps}
-    return any(values.get(name) not in (None, "1") for name in ("ntasks", "nodes")) or (
-        values.get("ntasks") is None and values.get("ntasks-per-node") not in (None, "1")
-    )
-
-
-def of_python(engine: Offline) -> Launch:
-    """Return the engine that Python code makes, read but never changed."""
-    arguments = engine.arguments
-    tp = arguments.get(_TP, 1)
-    given = _TP in arguments or not engine.complete
-    read = EngineArgs(
-        model=_text(arguments.get("model")),
-        tensor_parallel=tp if isinstance(tp, int) else 1,
-        pipeline_parallel=_number(arguments.get("pipeline_parallel_size")) or 1,
-        dtype=_text(arguments.get("dtype")) or "auto",
-        quantization=_text(arguments.get("quantization")),
-        max_model_len=_number(arguments.get("max_model_len")),
-    )
-    return Launch(
-        form="LLM()",
-        engine=read,
-        tp=tp if isinstance(tp, int) and engine.complete else None,
-        tp_source="python" if given else "absent",
-        why="offline batch in Python, not a server",
-    )
-
-
-def of_model_args(args: Sequence[str], *, form: str) -> Launch | None:
-    """Return the engine that `lm_eval --model vllm --model_args k=v,...` makes."""
-    match = _MODEL_ARG.search(" ".join(args))
-    if match is None:
-        return None
-    pairs = dict(part.partition("=")[::2] for part in match[1].split(","))
-    tp = pairs.get(_TP, "1")
-    model = pairs.get("pretrained")
-    engine = EngineArgs(
-        model=None if model is None or "?" in model else model,
-        tensor_parallel=int(tp) if tp.isdigit() else 1,
-        dtype=pairs.get("dtype", "auto"),
-        quantization=pairs.get("quantization"),
-        max_model_len=_number(pairs.get("max_model_len")),
-    )
-    source = ("literal" if tp.isdigit() else "unknown") if _TP in pairs else "absent"
-    return Launch(form=form, engine=engine, tp=int(tp) if tp.isdigit() else None, tp_source=source)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> int | None:
-    if isinstance(value, str) and value.isdigit():
-        return int(value)
-    return value if isinstance(value, int) else None
-
-
-def summed_up(notes: Notes, request: GpuRequest, *, names_vllm: bool) -> Script:
-    """Return what a script is, from the notes on all its commands.
-
-    A program that is not seen is taken for a possible server only where the script names vLLM.
-    """
-    if notes.launches:
-        judged = _judged_together(notes, request)
-        return Script(kind=Kind.SERVER, is_serving=True, launches=judged, why=judged[0].why)
-    if any(re.search("vllm", text, re.IGNORECASE) for text in notes.errors):
-        return Script(kind=Kind.OPAQUE, is_serving=None, why="the script cannot be parsed")
-    kinds = {kind for kind in notes.kinds if names_vllm or kind is not Kind.OPAQUE}
-    kind = next((kind for kind in STRENGTH if kind in kinds), Kind.NONE)
-    if kind is Kind.OPAQUE:
-        why = "the launch, if any, is inside a program that is not seen"
-        return Script(kind=kind, is_serving=None, why=why)
-    run = notes.engine_run if kind in (Kind.OFFLINE, Kind.BENCH) else None
-    return Script(kind=kind, is_serving=False, engine_run=run, why=_WHY[kind])
-
-
-_WHY: Final = {
-    Kind.OFFLINE: "offline batch, not a server",
-    Kind.BENCH: "a benchmark with an engine of its own, not a server",
-    Kind.TRAINING: "training with an embedded vLLM engine",
-    Kind.OTHER_SERVER: "another engine",
-    Kind.GENERATOR: "writes another job; that job is seen on its own submission",
-    Kind.CLIENT: "talks to a server elsewhere",
-    Kind.NONE: "starts no vLLM server",
-    Kind.SERVER: "",
-}
-
-
-def _judged_together(notes: Notes, request: GpuRequest) -> tuple[Launch, ...]:
-    """Add the objections that hold for the script as a whole."""
-    problem = None
-    if len(notes.launches) > 1:
-        problem = "several servers in one script"
-    elif request.n_nodes > 1:
-        problem = "multi-node"
-    elif notes.pinned or notes.launches[0].environment.get("CUDA_VISIBLE_DEVICES", "") != "":
-        problem = "devices are pinned in the script"
-    elif notes.gpu_work:
-        problem = f"other work on the same GPUs ({notes.gpu_work[0]})"
-    elif notes.errors:
-        problem = "parts of the script cannot be parsed"
-    if problem is None:
-        return tuple(notes.launches)
-    return tuple(
-        replace(launch, editable=Editable.NO, why=problem, conditions=frozenset())
-        if launch.editable is not Editable.NO
-        else launch
-        for launch in notes.launches
-    )
+def _moved(words: Words, line: flags.CommandLine, site: Site) -> tuple[Word | Splice, ...]:
+    found: list[Word | Splice] = []
+    for given in line.occurrences:
+        if given.dest == _TP:
+            found.append(words[given.option_index])
+            if given.value_index is not None:
+                found.append(words[given.value_index])
+    for wrapper in site.around:
+        found += [o.word for o in wrapper.steps if o.name in STEP_OPTIONS and o.word is not None]
+    return tuple(found)

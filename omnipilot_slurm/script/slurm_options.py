@@ -30,8 +30,8 @@ _SHORT_OPTIONAL: Final = {"I": "immediate"}
 #: long options without a value
 _FLAGS: Final = frozenset(
     "contiguous debugger-test disable-status exact help hold ignore-pbs interactive label"
-    " multi-prog no-allocate no-kill no-requeue no-shell oom-kill-step overcommit oversubscribe overlap"
-    " parsable preserve-env pty quiet quit-on-interrupt reboot requeue resv-ports share"
+    " multi-prog no-allocate no-kill no-requeue no-shell oom-kill-step overcommit oversubscribe"
+    " overlap parsable preserve-env pty quiet quit-on-interrupt reboot requeue resv-ports share"
     " spread-job test-only unbuffered usage use-min-nodes verbose version whole"
     " container-mount-home no-container-mount-home container-remap-root"
     " no-container-remap-root container-entrypoint no-container-entrypoint container-writable"
@@ -39,8 +39,8 @@ _FLAGS: Final = frozenset(
 )
 #: long options whose value can only stand behind `=`
 _OPTIONAL: Final = frozenset(
-    "bell compress exclusive get-user-env immediate kill-on-bad-exit nice no-bell propagate send-libs"
-    " stepmgr x11".split()
+    "bell compress exclusive get-user-env immediate kill-on-bad-exit nice no-bell propagate"
+    " send-libs stepmgr x11".split()
 )
 _VALUED: Final = frozenset(_SHORT.values()) | frozenset(
     "acctg-freq bb bbf bcast bcast-exclude cluster-constraint comment container container-id"
@@ -54,7 +54,8 @@ _VALUED: Final = frozenset(_SHORT.values()) | frozenset(
     " slurmd-debug sockets-per-node switches task-epilog task-prolog thread-spec"
     " threads-per-core time-min tmp tree-width tres-bind tres-per-task uid wckey wrap".split()
 )
-_LONG: Final = _FLAGS | _OPTIONAL | _VALUED
+_ALIASES: Final = {"tasks-per-node": "ntasks-per-node", "licences": "licenses"}
+_LONG: Final = _FLAGS | _OPTIONAL | _VALUED | _ALIASES.keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +90,9 @@ def parse(words: Sequence[str | None]) -> tuple[tuple[Option, ...], int]:
 def long_name(name: str) -> str:
     """Return the full name of a long option that may be abbreviated, as getopt_long does."""
     if name in _LONG:
-        return name
+        return _ALIASES.get(name, name)
     matches = [known for known in _LONG if known.startswith(name)]
-    return matches[0] if len(matches) == 1 else name
+    return _ALIASES.get(matches[0], matches[0]) if len(matches) == 1 else name
 
 
 def _long(words: Sequence[str | None], index: int) -> Option:

@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 _ENTRY: Final = re.compile(
     r"^(?P<prefix>gres[:/])?(?P<name>[A-Za-z][\w.-]*)"
     r"(?::(?P<type>[A-Za-z_][\w.+-]*|\d[\w.+-]*[A-Za-z_+][\w.+-]*))?"
-    r"(?:[:=](?P<count>\d+)(?P<unit>[kKmMgGtTpP]?))?$"
+    r"(?:[:=](?P<count>\d{1,9})(?P<unit>[kKmMgGtTpP]?))?$"
 )
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _BARE: Final = re.compile(
-    r"^(?:(?P<type>[A-Za-z_][\w.+-]*|\d[\w.+-]*[A-Za-z_+][\w.+-]*):)?(?P<count>\d+)$"
+    r"^(?:(?P<type>[A-Za-z_][\w.+-]*|\d[\w.+-]*[A-Za-z_+][\w.+-]*):)?(?P<count>\d{1,9})$"
 )
 #: GPU models by which partitions and features are commonly named
-_GPU_WORD: Final = re.compile(
-    r"(?:gb200|gh200|b300|b200|h200|h100|h800|h20|a800|a100l?|a10g|a40|a30|a16|a10|l40s|l40|l4|v100|p100|t4"
-    r"|mi355x|mi325x|mi300[ax]|mi250x?|mi210|rtx\w+)"
+_GPU_WORD: Final = (
+    r"(?:gb300|gb200|gh200|b300|b200|h200|h100|h800|h20|a800|a100l?|a10g|a40|a30|a16|a10|a6000|a5500"
+    r"|a5000|a4500|a4000|a2000|l40s|l40|l20|l4|v100s?|p100|p40|m40|k80|t4|mi355x|mi325x|mi300[ax]?"
+    r"|mi250x?|mi210|mi100|titan\w*|rtx\w+|[1-5]0[5-9]0(?:ti)?)"
 )
-_GPU_TOKEN: Final = re.compile(
-    r"(?:^|[^a-z0-9])(?:gpu)?(?P<gpu>" + _GPU_WORD.pattern + r")(?=$|[^a-z0-9]|x\d)"
-)
+_GPU_TOKEN: Final = re.compile(rf"(?:^|[^a-z0-9])(?:gpu)?(?P<gpu>{_GPU_WORD})(?=$|[^a-z0-9]|x\d)")
+#: more GPUs than any job holds; above it a number is a mistake
+_MOST_GPUS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +84,15 @@ def parse_gpus(text: str | None) -> tuple[Gres, ...] | None:
     for part in filter(None, (piece.strip() for piece in _split_commas(text or ""))):
         match = _BARE.match(part)
         if match is None:
-            return gpus_of(parse_gres(part))
+            found = parse_gres(part)
+            return None if found is None else gpus_of(found)
         entries.append(Gres(name="gpu", type=match["type"], count=int(match["count"])))
     return tuple(entries)
 
 
-def gpus_of(entries: Iterable[Gres] | None) -> tuple[Gres, ...] | None:
-    """Return only the GPU entries, None for None."""
-    return None if entries is None else tuple(entry for entry in entries if entry.name == "gpu")
+def gpus_of(entries: Iterable[Gres]) -> tuple[Gres, ...]:
+    """Return only the GPU entries."""
+    return tuple(entry for entry in entries if entry.name == "gpu")
 
 
 def with_gpus(gres: str | None, gpu_type: str | None, count: int) -> str | None:
@@ -124,45 +126,57 @@ def request_of(submission: Submission, *, node_form: str = "gres") -> GpuRequest
     --gpus-per-node).
     """
     n_nodes = submission.min_nodes or 1
-    found: dict[str, tuple[Gres, ...] | None] = {
-        form: gpus_of(parse_gres(text))
-        for form, text in (
-            (node_form, submission.tres_per_node),
-            ("gpus", submission.tres_per_job),
-            ("gpus-per-task", submission.tres_per_task),
-            ("gpus-per-socket", submission.tres_per_socket),
-        )
-        if text
-    }
-    asked = {form: entries for form, entries in found.items() if entries != ()}
-    unreadable = any(entries is None for entries in asked.values())
-    form = next(
-        (name for name in ("gpus", node_form, "gpus-per-task", "gpus-per-socket") if name in asked),
-        None,
-    )
+    asked = _asked(submission, node_form)
+    form = next(iter(asked), None)
     request = GpuRequest(n_nodes=n_nodes, form=form, forms=tuple(sorted(asked)))
     if form is None:
         return _with_named_type(request, submission)
-    entries = asked[form]
-    if unreadable or entries is None or form == "gpus-per-socket":
-        return _with_named_type(replace(request, total=None, per_node=None), submission)
-    count = sum(entry.count for entry in entries)
-    total = _total(form, count, n_nodes, submission)
+    total = _total(asked, n_nodes, submission)
     per_node = None if total is None else -(-total // n_nodes)
-    types = {entry.type for found_entries in asked.values() for entry in found_entries or ()}
-    types.discard(None)
     request = replace(request, total=total, per_node=per_node)
-    if len(types) == 1:
-        return replace(request, type=types.pop(), type_source=form)
-    return request if types else _with_named_type(request, submission)
+    sources = {
+        entry.type: source for source, entries in asked.items() for entry in entries if entry.type
+    }
+    if len(sources) == 1:
+        (gpu, source) = next(iter(sources.items()))
+        return replace(request, type=gpu, type_source=source)
+    return request if sources else _with_named_type(request, submission)
 
 
-def _total(form: str, count: int, n_nodes: int, submission: Submission) -> int | None:
-    if form == "gpus":
-        return count
+#: the entry of a request that cannot be read
+_UNREADABLE: Final = Gres(name="?")
+
+
+def _asked(submission: Submission, node_form: str) -> dict[str, tuple[Gres, ...]]:
+    """Return the GPU entries of each option that asks for some, the decisive option first."""
+    fields = (
+        ("gpus", submission.tres_per_job),
+        (node_form, submission.tres_per_node),
+        ("gpus-per-task", submission.tres_per_task),
+        ("gpus-per-socket", submission.tres_per_socket),
+    )
+    found = {}
+    for form, text in fields:
+        entries = parse_gres(text)
+        gpus = (_UNREADABLE,) if entries is None else gpus_of(entries)
+        if gpus:
+            found[form] = gpus
+    return found
+
+
+def _total(
+    asked: Mapping[str, tuple[Gres, ...]], n_nodes: int, submission: Submission
+) -> int | None:
+    """Return the GPUs on all nodes, None where they cannot be told."""
+    form, entries = next(iter(asked.items()))
+    if form == "gpus-per-socket" or any(_UNREADABLE in found for found in asked.values()):
+        return None
+    count = sum(entry.count for entry in entries)
     if form == "gpus-per-task":
-        return count * (submission.num_tasks or (submission.ntasks_per_node or 1) * n_nodes)
-    return count * n_nodes
+        count *= submission.num_tasks or (submission.ntasks_per_node or 1) * n_nodes
+    elif form != "gpus":
+        count *= n_nodes
+    return count if count <= _MOST_GPUS else None
 
 
 def _with_named_type(request: GpuRequest, submission: Submission) -> GpuRequest:
@@ -174,7 +188,7 @@ def _with_named_type(request: GpuRequest, submission: Submission) -> GpuRequest:
 
 
 def gpu_named_in(text: str | None) -> str | None:
-    """Return the one GPU model that a partition or feature name spells, None for none or several."""
+    """Return the one GPU model that a partition or feature spells, None for none or several."""
     if not text or "!" in text:
         return None
     names = {match["gpu"] for match in _GPU_TOKEN.finditer(text.lower())}

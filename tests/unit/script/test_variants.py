@@ -94,8 +94,10 @@ SERVERS = {
         {"model": "M/x", "form": "vllm serve", "editable": "yes"},
     ),
     "docker entrypoint": (
-        "docker run --rm --gpus all -v /d:/d -p 8000:8000 vllm/vllm-openai:latest"
-        " --model M/x --tensor-parallel-size 2",
+        (
+            "docker run --rm --gpus all -v /d:/d -p 8000:8000 vllm/vllm-openai:latest"
+            " --model M/x --tensor-parallel-size 2"
+        ),
         {"form": "docker entrypoint", "model": "M/x", "tp": 2},
     ),
     "apptainer run": (
@@ -119,8 +121,10 @@ SERVERS = {
         {"model": "M/x", "tp": 2, "tp_source": "array", "editable": "yes"},
     ),
     "array that grows": (
-        "ARGS=(--model M/x)\nARGS+=(-tp 2)\n"
-        'python -m vllm.entrypoints.openai.api_server "${ARGS[@]}"',
+        (
+            "ARGS=(--model M/x)\nARGS+=(-tp 2)\n"
+            'python -m vllm.entrypoints.openai.api_server "${ARGS[@]}"'
+        ),
         {"model": "M/x", "tp": 2, "tp_source": "array", "editable": "yes"},
     ),
     "flags in a string": (
@@ -181,10 +185,10 @@ SERVERS = {
     ),
     "computed": (
         "vllm serve M/x -tp $((SLURM_GPUS_ON_NODE / 2)) -dp 2",
-        {"tp": 2, "tp_source": "computed", "dp": 2, "editable": "no"},
+        {"tp": 2, "tp_source": "computed", "dp": 2, "editable": "yes", "edit": None},
     ),
     "value that a branch decides": (
-        "TP=2\nif [ x = y ]; then TP=4; fi\nvllm serve M/x -tp $TP",
+        "TP=2\nif [ -d /big ]; then TP=4; fi\nvllm serve M/x -tp $TP",
         {"tp": None, "tp_source": "unknown", "editable": "no"},
     ),
     "export before": (
@@ -287,7 +291,7 @@ NOT_SERVERS = {
         None,
     ),
     "subprocess in python": (
-        "python - <<'EOF'\nimport subprocess\nsubprocess.run(['vllm', 'serve', 'M/x'])\nEOF",
+        "python - <<'EOF'\nimport subprocess\nsubprocess.run(build_command('vllm serve'))\nEOF",
         "opaque",
         None,
     ),

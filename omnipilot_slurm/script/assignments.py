@@ -1,0 +1,151 @@
+"""Commands that change the shell's own state: assignments, export, unset, read, set, shift, source.
+
+In: a node or the words of a command, and a Frame. Out: nothing; the frame's scope is changed.
+Called by walk.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from omnipilot_slurm.script import branches
+from omnipilot_slurm.script.words import (
+    EMPTY,
+    MAX_WORDS,
+    Splice,
+    Value,
+    Word,
+    Words,
+    text_of,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from omnipilot_slurm.script.frame import Frame
+    from omnipilot_slurm.script.scope import Scope
+
+_READERS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
+_EXPORTERS: Final = frozenset({"export", "declare", "typeset"})
+#: files that set up an environment, not the values of a script's own variables
+_SET_UP: Final = re.compile(
+    r"(?:^|[._/-])(?:activate|bashrc|zshrc|bash_profile|profile|conda|mamba|micromamba|lmod|modules?"
+    r"|init|bash|sh|zsh|setvars|env|environment|venv|set[-_]?up|load[-_]modules)(?:[._-]?(?:env|sh|bash|csh))*$"
+    r"|set_?up|_env(?:ironment)?\.sh$"
+)
+_VALUES: Final = re.compile(r"conf|param|setting|args|\.env$", re.IGNORECASE)
+
+
+def assign(node: Node, frame: Frame) -> None:
+    """Apply `NAME=VALUE`, `NAME+=VALUE` or `NAME=(...)`."""
+    name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+    if name_node is None:
+        return
+    variables, name = frame.scope.variables, frame.text(name_node)
+    if "[" in name:
+        variables[name.partition("[")[0]] = [Splice(fixed=False)]
+        return
+    new = _value(value, frame)
+    is_append = any(child.type == "+=" for child in node.children)
+    variables[name] = branches.appended(variables.get(name), new) if is_append else new
+
+
+def _value(node: Node | None, frame: Frame) -> Word | Words:
+    if node is None:
+        return EMPTY
+    if node.type != "array":
+        return frame.word(node)
+    items = [child for child in node.named_children if child.type != "comment"]
+    if any(frame.text(child).startswith("[") for child in items):
+        return [Splice()]
+    words = [word for child in items for word in frame.words(child)]
+    return words if len(words) <= MAX_WORDS else [Splice()]
+
+
+def declare(node: Node, frame: Frame) -> None:
+    """Apply `export`, `declare`, `local`, `readonly` and their kin."""
+    exports = bool(node.children) and node.children[0].type in _EXPORTERS
+    for child in node.named_children:
+        name: Node | None = child
+        if child.type == "variable_assignment":
+            assign(child, frame)
+            name = child.child_by_field_name("name")
+        elif child.type == "command_substitution":
+            # `export $(grep ... file)`: the names are not seen either
+            frame.word(child)
+            _open_up(frame.scope)
+            name = None
+        if exports and name is not None:
+            frame.scope.exported.add(frame.text(name))
+
+
+def unset(node: Node, frame: Frame) -> None:
+    """Apply `unset NAME...`."""
+    for child in node.named_children:
+        frame.scope.variables[frame.text(child)] = None
+
+
+def apply(name: str, words: Words, scope: Scope) -> None:
+    """Apply a builtin that changes variables or arguments; other commands change nothing."""
+    if name in _READERS:
+        _forget(words[1:], scope)
+    elif name == "set":
+        _set_arguments(words, scope)
+    elif name == "shift":
+        _shift(words, scope)
+    elif name in ("source", ".") and len(words) > 1:
+        _source(words[1], scope)
+
+
+def _forget(words: Words, scope: Scope) -> None:
+    for word in words:
+        name = text_of(word)
+        if name and name.isidentifier():
+            scope.variables[name] = Word((unknown(),))
+
+
+def _set_arguments(words: Words, scope: Scope) -> None:
+    texts = [text_of(word) for word in words]
+    if "--" in texts:
+        behind = words[texts.index("--") + 1 :]
+        scope.args = tuple(
+            word if isinstance(word, Word) else Word((unknown(),)) for word in behind
+        )
+
+
+def _shift(words: Words, scope: Scope) -> None:
+    count = text_of(words[1]) if len(words) > 1 else "1"
+    if count is not None and count.isdecimal():
+        scope.args = scope.args[int(count) :]
+    else:
+        scope.args = tuple(Word((unknown(),)) for _ in scope.args)
+
+
+def _source(word: Word | Splice, scope: Scope) -> None:
+    """Read `source FILE`: a file that is not there to set up an environment may set anything."""
+    path = word.shown if isinstance(word, Word) else "?"
+    name = path.rsplit("/", 1)[-1]
+    if _SET_UP.search(name) and not _VALUES.search(name):
+        return
+    _open_up(scope)
+
+
+def _open_up(scope: Scope) -> None:
+    """Note that something that is not seen may have set any variable."""
+    scope.unseen = True
+    for name, value in scope.variables.items():
+        scope.variables[name] = _unsure(value)
+
+
+def _unsure(value: Value) -> Value:
+    if isinstance(value, list):
+        return [
+            w._replace(fixed=False) if isinstance(w, Splice) else _unsure_word(w) for w in value
+        ]
+    return None if value is None else _unsure_word(value)
+
+
+def _unsure_word(word: Word) -> Word:
+    return Word(tuple(segment._replace(fixed=False) for segment in word.segments), word.end)

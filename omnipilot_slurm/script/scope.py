@@ -1,0 +1,200 @@
+"""The variables, functions and arguments in force at a command, and what a parameter's value is.
+
+In: a parameter's name. Out: the segments of its value, or None where nothing sets it. Called by
+expand, assignments and walk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from omnipilot_slurm.script import arithmetic
+from omnipilot_slurm.script.budget import Budget
+from omnipilot_slurm.script.slurm_environment import FOLLOWS_GPUS, is_output_variable
+from omnipilot_slurm.script.words import (
+    How,
+    Segment,
+    Splice,
+    Value,
+    Word,
+    Words,
+    bounded,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tree_sitter import Node
+
+    from omnipilot_slurm.script.source import Source
+
+#: names that the shim never sends
+_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+_SET_BY_SYSTEM: Final = frozenset(
+    "HOME USER LOGNAME HOSTNAME PWD OLDPWD PATH SHELL TMPDIR SCRATCH WORK RANDOM UID EUID PPID"
+    " SECONDS LINENO BASH_SOURCE FUNCNAME BASHPID HOSTTYPE OSTYPE IFS OPTARG OPTIND".split()
+)
+_SPACE: Final = Segment(" ")
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is known of the shell's state.
+
+    `environment` came with the submission; `complete` says that what it lacks was not set there.
+    `slurm` holds the SLURM_* values that follow from the request. `unseen`: a file that is not seen
+    was sourced and may have set anything. `substitutions` collects the `$(...)` met on the way,
+    which the walker follows.
+    """
+
+    environment: Mapping[str, str]
+    complete: bool
+    slurm: Mapping[str, str]
+    budget: Budget = field(default_factory=Budget)
+    args: tuple[Word, ...] = ()
+    in_function: bool = False
+    unseen: bool = False
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, tuple[Source, Node]] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    substitutions: list[tuple[Node, Source]] = field(default_factory=list)
+
+    def is_known_unset(self, name: str) -> bool:
+        """Return whether a variable without a value here is certain to have none."""
+        if name in self.variables or name.isdecimal():
+            return True
+        return self.complete and not self.unseen and not _SECRET.search(name)
+
+    def branch(self) -> Scope:
+        """Return a copy whose changes stay its own."""
+        return replace(
+            self,
+            variables=dict(self.variables),
+            functions=dict(self.functions),
+            exported=set(self.exported),
+        )
+
+    def value(self, name: str, index: str | None = None) -> tuple[Segment, ...] | None:
+        """Return a parameter's value, None when it is not set as far as can be told."""
+        if name in self.variables:
+            return self._assigned(self.variables[name], index)
+        if name.isdecimal():
+            return self._positional(int(name))
+        if name in "@*":
+            return joined(list(self.args), self.argument_how)
+        if not name.isidentifier():
+            return (unknown(),)
+        return self._inherited(name)
+
+    @property
+    def argument_how(self) -> How:
+        """How a value is given that comes as an argument."""
+        return How.FUNCTION_ARG if self.in_function else How.VARIABLE
+
+    @property
+    def argument_default_how(self) -> How:
+        """How a value is given that is the default of an argument."""
+        return How.FUNCTION_ARG if self.in_function else How.POSITIONAL_DEFAULT
+
+    def _inherited(self, name: str) -> tuple[Segment, ...] | None:
+        """Return what a variable that the script does not set holds when the job starts."""
+        if name in self.environment and not name.startswith("SLURM_"):
+            return (Segment(self.environment[name], how=How.VARIABLE),)
+        if name in self.slurm:
+            follows = name in FOLLOWS_GPUS
+            return (Segment(self.slurm[name], how=How.SLURM_ENV, follows=follows),)
+        if is_output_variable(name):
+            return (unknown(how=How.SLURM_ENV),)
+        return (unknown(),) if name in _SET_BY_SYSTEM else None
+
+    def _positional(self, number: int) -> tuple[Segment, ...] | None:
+        if number == 0:
+            return (unknown(),)
+        if number > len(self.args):
+            return None
+        return self.args[number - 1].through(self.argument_how).segments
+
+    def _assigned(self, value: Value, index: str | None) -> tuple[Segment, ...] | None:
+        if value is None:
+            return None
+        if isinstance(value, Word):
+            return value.through(How.VARIABLE).segments
+        if index in ("@", "*"):
+            return joined(value, How.ARRAY)
+        return self._element(value, index or "0")
+
+    def _element(self, items: Words, index: str) -> tuple[Segment, ...]:
+        numbers = Numbers(self)
+        position = arithmetic.evaluate(index, numbers)
+        if position is None:
+            return (unknown(),)
+        if position < 0:
+            position += len(items)
+        ahead = items[: position + 1]
+        if position < 0 or any(isinstance(item, Splice) for item in ahead):
+            return (unknown(),)
+        item = items[position] if position < len(items) else None
+        return numbers.marked(item.segments) if isinstance(item, Word) else ()
+
+
+class Numbers:
+    """Looks variables up as arithmetic does, and remembers what the result rests on."""
+
+    __slots__ = ("_fixed", "_scope", "depends", "follows")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._fixed = True
+        self.depends: frozenset[str] = frozenset()
+        self.follows = False
+
+    def __call__(self, name: str) -> int | None:
+        """Return a variable's value as a whole number, None where it is not known."""
+        segments = self._scope.value(name)
+        if segments is None:
+            if self._scope.is_known_unset(name):
+                return 0
+            self.depends |= {name}
+            return None
+        word = Word(segments)
+        self.depends |= word.depends
+        self.follows = self.follows or any(segment.follows for segment in segments)
+        self._fixed = self._fixed and word.fixed
+        text = word.text
+        return int(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else None
+
+    def marked(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        """Return the element that an index chose, resting on what the index rests on."""
+        return tuple(
+            segment.through(How.VARIABLE, self.depends)._replace(
+                fixed=segment.fixed and self._fixed
+            )
+            for segment in segments
+        )
+
+    def segment(self, value: int | None) -> Segment:
+        """Return the result of a calculation."""
+        text = None if value is None else str(value)
+        return Segment(
+            text,
+            how=How.COMPUTED,
+            depends=self.depends,
+            fixed=self._fixed,
+            follows=self.follows,
+        )
+
+
+def joined(words: Words, how: How) -> tuple[Segment, ...]:
+    """Return the one text that `"$*"` makes of several words."""
+    segments: list[Segment] = []
+    for word in words:
+        if segments:
+            segments.append(_SPACE)
+        if isinstance(word, Splice):
+            segments.append(unknown(word.depends, fixed=word.fixed))
+        else:
+            segments += word.through(how).segments
+    return bounded(tuple(segments))
