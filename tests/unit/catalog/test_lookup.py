@@ -269,7 +269,8 @@ GPU_NAMES = [
     ("mi300x", "MI300X", "AMD Instinct MI300X"),
     ("mi325x", "MI325X"),
     ("gaudi2", "Gaudi2", "Gaudi-2"),
-    ("max1550", "PVC", "Max1550"),
+    ("max1550", "Max1550"),
+    ("pvc", "PVC"),
 ]
 
 
