@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.records import Arm, Workload
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 TextArray = npt.NDArray[np.str_]
 
@@ -113,6 +114,13 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.numbers["isl"])
+
+    def take(self, chosen: IntArray) -> Table:
+        """Return the rows of these positions, in this order."""
+        return Table(
+            numbers={name: values[chosen] for name, values in self.numbers.items()},
+            labels={name: values[chosen] for name, values in self.labels.items()},
+        )
 
 
 def table(rows: Sequence[FeatureRow]) -> Table:

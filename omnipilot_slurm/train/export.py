@@ -1,0 +1,123 @@
+"""Pack fitted scikit-learn trees into the flat arrays of predict/trees.py.
+
+In: fitted ensembles. Out: `Trees`, equal to scikit-learn's own predict. Called by train/fit.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnipilot_slurm.predict.trees import LEAF, Trees
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sklearn.ensemble import (  # type: ignore[import-untyped]
+        ExtraTreesRegressor,
+        HistGradientBoostingRegressor,
+    )
+
+    from omnipilot_slurm.predict.rows import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """One tree as scikit-learn has it: two child indices a node, column LEAF at leaves."""
+
+    column: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Packable:
+    """The trees of one model; its prediction is factor x their sum + offset."""
+
+    trees: tuple[_Tree, ...]
+    factor: float
+    offset: float
+
+
+def randomised(model: ExtraTreesRegressor) -> Packable:
+    """Take the trees of an average of randomised trees."""
+    found = [estimator.tree_ for estimator in model.estimators_]
+    trees = tuple(
+        _Tree(
+            column=np.where(tree.children_left < 0, LEAF, tree.feature),
+            threshold=tree.threshold,
+            left=tree.children_left,
+            right=tree.children_right,
+            value=tree.value[:, 0, 0],
+        )
+        for tree in found
+    )
+    return Packable(trees, 1 / len(trees), 0.0)
+
+
+def boosted(model: HistGradientBoostingRegressor) -> Packable:
+    """Take the trees of a sum of boosted trees; they have no public accessor."""
+    trees = []
+    for (predictor,) in model._predictors:  # noqa: SLF001 scikit-learn offers no other way
+        nodes = predictor.nodes
+        leaf = nodes["is_leaf"].astype(bool)
+        trees.append(
+            _Tree(
+                column=np.where(leaf, LEAF, nodes["feature_idx"]),
+                threshold=nodes["num_threshold"],
+                left=nodes["left"].astype(np.int64),
+                right=nodes["right"].astype(np.int64),
+                value=nodes["value"],
+            )
+        )
+    baseline = float(np.ravel(model._baseline_prediction)[0])  # noqa: SLF001 as above
+    return Packable(tuple(trees), 1.0, baseline)
+
+
+def pack(models: Sequence[Packable]) -> Trees:
+    """Lay out the trees of several models, children of a node side by side."""
+    parts: list[tuple[IntArray, FloatArray, IntArray, FloatArray]] = []
+    roots: list[int] = []
+    starts: list[int] = []
+    n_nodes = 0
+    for model in models:
+        starts.append(len(roots))
+        for tree in model.trees:
+            part = _adjacent(tree)
+            roots.append(n_nodes)
+            parts.append((*part[:2], part[2] + n_nodes, part[3]))
+            n_nodes += len(part[0])
+    columns, thresholds, children, values = zip(*parts, strict=True)
+    return Trees(
+        column=np.concatenate(columns).astype(np.int64),
+        threshold=np.concatenate(thresholds),
+        child=np.concatenate(children),
+        value=np.concatenate(values),
+        roots=np.array(roots),
+        starts=np.array(starts),
+        factors=np.array([model.factor for model in models]),
+        offsets=np.array([model.offset for model in models]),
+    )
+
+
+def _adjacent(tree: _Tree) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
+    """Renumber the nodes breadth first, so that a right child follows its left sibling."""
+    order = [0]
+    for node in order:
+        if tree.column[node] != LEAF:
+            order += [int(tree.left[node]), int(tree.right[node])]
+    old = np.array(order)
+    new = np.empty(len(old), dtype=np.int64)
+    new[old] = np.arange(len(old))
+    inner = tree.column[old] != LEAF
+    child = np.where(inner, new[np.where(inner, tree.left[old], 0)], 0)
+    return (
+        tree.column[old],
+        np.where(inner, tree.threshold[old], 0.0),
+        child,
+        np.where(inner, 0.0, tree.value[old]),
+    )

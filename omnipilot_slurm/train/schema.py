@@ -1,0 +1,210 @@
+"""The tidy schema of measured serving rows: a CSV file in, typed measurements out.
+
+Every cell is checked before anything is used: all faults of all files are told at once, each with
+file and line. Rows of other engines are counted and left out. Called by train/dataset.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnipilot_slurm.errors import DataError, near_names
+from omnipilot_slurm.predict.rows import CLOSED_LOOP, OFFLINE, SATURATED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+ENGINE = "vLLM"
+LOAD_MODES = (CLOSED_LOOP, OFFLINE, SATURATED)
+
+#: what is measured, and may be missing
+TARGETS = (
+    "total_tok_s",
+    "output_tok_s",
+    "req_s",
+    "ttft_ms",
+    "tpot_ms",
+    "e2e_ms",
+    "power_w",
+)
+
+#: prompt lengths that the source does not state: our estimates, images and video as tokens
+PROMPT_TOKENS = {
+    "lm-arena-chat": 200.0,
+    "gpqa": 250.0,
+    "sourcegraph-fim": 600.0,
+    "image-chat": 1000.0,
+    "video-chat": 4000.0,
+}
+
+_TEXTS = ("source", "engine", "model", "family", "gpu", "dtype", "kv_dtype", "cell", "load_mode")
+_OPTIONAL_TEXTS = ("licence", "engine_version", "workload")
+_POSITIVE = (
+    "params_b",
+    "active_b",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "kv_elems",
+    "n_exp",
+    "topk",
+    "gpu_mem_gb",
+    "gpu_bw_gbs",
+    "gpu_link_gbs",
+    "gpu_tdp_w",
+    "n_gpus",
+    "tp",
+    "pp",
+    "ep",
+    "dp",
+    "concurrency",
+    "output_len",
+)
+_OPTIONAL_POSITIVE = ("input_len", *TARGETS)
+#: columns of the schema that nothing here reads
+_UNREAD = (
+    "derived",
+    "date",
+    "arch",
+    "moe",
+    "request_rate",
+    "itl_p99_ms",
+    "energy_per_tok_j",
+    "n_ok",
+    "n_fail",
+    "n_oom",
+)
+REQUIRED = (*_TEXTS, *_POSITIVE)
+KNOWN = frozenset((*REQUIRED, *_OPTIONAL_TEXTS, *_OPTIONAL_POSITIVE, *_UNREAD))
+
+#: faults told in full; a file of another schema would otherwise fill the screen
+_MAX_TOLD = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One checked row: `texts` and `numbers` by column name; an absent number is NaN."""
+
+    file: str
+    line: int
+    texts: Mapping[str, str]
+    numbers: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a file said: its rows, how many rows of other engines it has, and remarks."""
+
+    rows: list[Measurement] = field(default_factory=list)
+    n_other_engines: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+
+def read_csv(paths: Sequence[Path], *, progress: Callable[[str], None] | None = None) -> Reading:
+    """Read and check files of the tidy schema.
+
+    Raises: DataError listing every fault as file:line: column: what it must be, what it was.
+    """
+    reading, faults = Reading(), list[str]()
+    for path in paths:
+        try:
+            with path.open(newline="", encoding="utf-8") as stream:
+                _read_file(str(path), stream, reading, faults)
+        except OSError as error:
+            faults.append(f"{path}: cannot be read: {error.strerror}")
+        except UnicodeDecodeError as error:
+            faults.append(f"{path}: must be UTF-8 text: {error.reason} at byte {error.start}")
+        if progress is not None:
+            progress(f"{path}: {len(reading.rows)} rows so far")
+    if faults:
+        raise DataError(_told(faults), hint="mend or drop the rows named; nothing was used")
+    return reading
+
+
+def _told(faults: Sequence[str]) -> str:
+    rest = len(faults) - _MAX_TOLD
+    tail = [f"... and {rest} more faults"] if rest > 0 else []
+    return "\n".join([*faults[:_MAX_TOLD], *tail])
+
+
+def _read_file(name: str, stream: Iterable[str], reading: Reading, faults: list[str]) -> None:
+    reader = csv.reader(stream)
+    header = next(reader, [])
+    missing = [column for column in REQUIRED if column not in header]
+    if missing:
+        faults.append(f"{name}:1: the header lacks the columns {', '.join(missing)}")
+        return
+    reading.remarks += [_unknown(name, column) for column in header if column not in KNOWN]
+    for cells in reader:
+        if len(cells) != len(header):
+            faults.append(
+                f"{name}:{reader.line_num}: must have {len(header)} cells, has {len(cells)}"
+            )
+            continue
+        row = dict(zip(header, cells, strict=True))
+        if row["engine"] != ENGINE:
+            reading.n_other_engines += 1
+            continue
+        found = list(_faults(row))
+        faults += [f"{name}:{reader.line_num}: {fault}" for fault in found]
+        if not found:
+            reading.rows.append(_measurement(name, reader.line_num, row))
+
+
+def _unknown(name: str, column: str) -> str:
+    near = near_names(column, KNOWN)
+    advice = f"; did you mean {near[0]!r}" if near else ""
+    return f"{name}:1: column {column!r} is not of the schema and is not read{advice}"
+
+
+def _measurement(name: str, line: int, row: Mapping[str, str]) -> Measurement:
+    texts = {column: row.get(column, "") for column in (*_TEXTS, *_OPTIONAL_TEXTS)}
+    numbers = {
+        column: float(row.get(column) or "nan") for column in (*_POSITIVE, *_OPTIONAL_POSITIVE)
+    }
+    return Measurement(name, line, texts, numbers)
+
+
+def _faults(row: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with a row."""
+    for column in _TEXTS:
+        if not row[column]:
+            yield f"{column}: must not be empty"
+    if row["load_mode"] and row["load_mode"] not in LOAD_MODES:
+        yield f"load_mode: must be one of {', '.join(LOAD_MODES)}, was {row['load_mode']!r}"
+    wrong = [column for column in _POSITIVE if not _is_positive(row[column])]
+    wrong += [
+        column for column in _OPTIONAL_POSITIVE if row.get(column) and not _is_positive(row[column])
+    ]
+    for column in wrong:
+        yield f"{column}: must be a number > 0, was {row[column]!r}"
+    if not row.get("input_len") and row.get("workload", "") not in PROMPT_TOKENS:
+        known = ", ".join(PROMPT_TOKENS)
+        yield f"input_len: must be a number > 0 unless workload is one of {known}, was ''"
+    if not wrong:
+        yield from _contradictions({column: float(row[column]) for column in _POSITIVE})
+
+
+def _contradictions(value: Mapping[str, float]) -> Iterator[str]:
+    if value["active_b"] > value["params_b"]:
+        yield f"active_b: must be <= params_b {value['params_b']:g}, was {value['active_b']:g}"
+    if value["topk"] > value["n_exp"]:
+        yield f"topk: must be <= n_exp {value['n_exp']:g}, was {value['topk']:g}"
+    replicas = value["pp"] * value["dp"]
+    if value["n_gpus"] % replicas:
+        yield f"n_gpus: must be a multiple of pp x dp = {replicas:g}, was {value['n_gpus']:g}"
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(value) and value > 0
