@@ -39,7 +39,7 @@ def publish(folder: Path, documents: Mapping[str, str]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.new")
     try:
         with temporary.open("w", encoding="utf-8") as stream:
             stream.write(text)

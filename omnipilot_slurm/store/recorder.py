@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING
 from omnipilot_slurm.errors import StoreError
 from omnipilot_slurm.log import line
 from omnipilot_slurm.store.database import open_for_writing
-from omnipilot_slurm.store.decisions import (
-    Decided,
-    delete_before,
-    insert,
-    row_of,
-)
+from omnipilot_slurm.store.decisions import Decided, delete_before, insert, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

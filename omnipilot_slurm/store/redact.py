@@ -1,7 +1,7 @@
 """Taking secrets out of what is stored, and making it JSON whatever it was.
 
 Pure. In: any value of a decision's record. Out: the same as JSON types, API keys, tokens and
-passwords replaced. Called by the recorder for every text that it writes.
+passwords replaced. Called for every text that goes into a row.
 """
 
 from __future__ import annotations
@@ -22,13 +22,21 @@ _NAME = (
     r"credentials?)"
 )
 _OPTION = rf"--(?:[\w-]*[-_])?{_NAME}"
+_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"';&|<>]+)"""
-_ENV_NAME = r"[A-Za-z0-9_]*(?:KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL)[A-Za-z0-9_]*"
-#: an option takes several keys: all words up to the next option or the command's end
+#: an option takes several keys: all words up to the next option or the command's end. Both patterns
+#: begin at the start of a word only, or a long word would take the square of its length
 _AFTER_OPTION = re.compile(
-    rf"({_OPTION})(?:=|\s+(?!-)){_VALUE}(?:[ \t]+(?!-){_VALUE})*", re.IGNORECASE
+    rf"(?<![\w-])({_OPTION})(?:=|\s+(?!-)){_VALUE}(?:[ \t]+(?!-){_VALUE})*", re.IGNORECASE
 )
-_ASSIGNED = re.compile(rf"\b({_ENV_NAME}|(?i:{_NAME}))=({_VALUE})")
+_ASSIGNED = re.compile(
+    rf"\b(?=\w+=)(\w*(?:KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL)\w*|(?i:{_NAME}))={_VALUE}"
+)
+_SECRET_KEY = re.compile(
+    rf"(?<![a-z0-9])(?:key|token|{_NAME})(?![a-z0-9])|"
+    r"(?-i:KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL)",
+    re.IGNORECASE,
+)
 _SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{6,}|sk-[\w-]{6,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|"
     r"nvapi-[\w-]{8,}|xox[abpr]-[\w-]{8,}|AKIA[0-9A-Z]{16}|(?<=Bearer )[\w.~+/-]+=*)|"
@@ -44,10 +52,6 @@ _HINT = re.compile(
     r"\\ud[89a-f]"
 )
 _CAPITAL_HINT = re.compile(r"KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL|AKIA")
-_SECRET_KEY = re.compile(
-    rf"(?<![A-Za-z0-9])(?:key|token|{_NAME})(?![A-Za-z0-9])|(?-i:{_ENV_NAME})", re.IGNORECASE
-)
-_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
 
 
 def redact(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from enum import StrEnum
 from pathlib import PurePath
 
@@ -25,6 +26,9 @@ SECRET = "Zq8vT2mN5xK1pL7w"
         f'vllm serve m --API-KEY "{SECRET} {SECRET}" -tp 2',
         f"vllm serve m --api-key {SECRET} {SECRET}b --port 8000",
         f"vllm serve m --hf-token {SECRET}",
+        f"sbatch --wrap 'vllm serve m --api-key {SECRET} --port 1'",
+        f"CMD='HF_TOKEN={SECRET} vllm serve m'",
+        f"srun --export=ALL,HF_TOKEN={SECRET} vllm serve m",
         f"HF_TOKEN={SECRET} vllm serve m",
         f"export HUGGING_FACE_HUB_TOKEN='{SECRET} x'",
         f"VLLM_API_KEY={SECRET}; vllm serve m",
@@ -93,6 +97,17 @@ def test_secrets_are_taken_out_of_command_lines_and_mappings() -> None:
     assert cleaned["record"]["HUGGING_FACE_HUB_TOKEN"] == "[redacted]"
     assert cleaned["record"]["key"] is None
     assert cleaned["record"][SECRET] == {"deep": [["x", "--api-key [redacted]"]]}
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["KEY", "--", "--api-key", "a_KEY_", "hf_", "://a:", "--a '", "sk-", "A=", '"', "_token"],
+)
+def test_a_text_made_to_be_slow_is_not(word: str) -> None:
+    """In processor time, far above what is needed and far below what the square would take."""
+    began = time.process_time()
+    redact(word * (200_000 // len(word)))
+    assert time.process_time() - began < 5
 
 
 class Colour(StrEnum):
