@@ -1,7 +1,7 @@
 """The engine as it would run: the arguments with vLLM's defaults filled in, for one era.
 
-In: what a server is told, model and GPU facts, an era and one of its versions. Out: an `Engine`.
-Called by `launch`.
+In: what a server is told, model and GPU facts, an era and one of its versions. Out: an `Engine`,
+and the `Split` over GPUs, which no era changes. Called by `planned`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from omnipilot_slurm.vllm import defaults
 from omnipilot_slurm.vllm.eras import possible_eras
 from omnipilot_slurm.vllm.grammar import before, candidates, since
 from omnipilot_slurm.vllm.kv import KvShape, kv_shape
-from omnipilot_slurm.vllm.overhead import Step
+from omnipilot_slurm.vllm.overhead import Step, Widths, widths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,9 +50,7 @@ class Engine(NamedTuple):
     """
 
     era: str
-    n_gpus: int
     n_layers: float
-    kv: KvShape
     kv_factor: int
     max_model_len: int
     step: Step
@@ -61,6 +59,14 @@ class Engine(NamedTuple):
     hybrid: bool
     graphs: bool
     graphs_in_budget: bool
+
+
+class Split(NamedTuple):
+    """What TP and PP leave on one GPU of `n_gpus`: the widths of its tensors and of its cache."""
+
+    n_gpus: int
+    wide: Widths
+    cache: KvShape
 
 
 def dtype_bytes(engine: EngineArgs) -> float:
@@ -81,11 +87,26 @@ def effective_length(model: ModelFacts, engine: EngineArgs, here: int) -> int:
     return model.max_model_len or 0
 
 
-def effective_engines(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> Iterator[Engine]:
-    """Yield the engine as each version in question runs it, in the eras that it would choose."""
-    kv, n_gpus = _cached(model, engine), engine.tensor_parallel * engine.pipeline_parallel
-    for of_era in _by_era(model, gpu, _unsplit(engine)):
-        yield of_era._replace(kv=kv, n_gpus=n_gpus)
+def effective_engines(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> tuple[Engine, ...]:
+    """Return the engine as each version in question runs it, in the eras that it would choose."""
+    return _by_era(model, gpu, _unsplit(engine))
+
+
+@lru_cache(maxsize=1024)
+def split(model: ModelFacts, engine: EngineArgs) -> Split:
+    """Return what TP and PP leave on one GPU."""
+    return Split(
+        n_gpus=engine.tensor_parallel * engine.pipeline_parallel,
+        wide=widths(model, engine.tensor_parallel, dtype_bytes(engine)),
+        cache=kv_shape(
+            model,
+            tensor_parallel=engine.tensor_parallel,
+            pipeline_parallel=engine.pipeline_parallel,
+            kv_cache_dtype=engine.kv_cache_dtype,
+            dtype_bytes=dtype_bytes(engine),
+            context_parallel=engine.decode_context_parallel * engine.prefill_context_parallel,
+        ),
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -116,9 +137,7 @@ def _of_version(
             continue
         yield Engine(
             era=era.name,
-            n_gpus=stages,
             n_layers=model.layers / stages,
-            kv=_cached(model, engine),
             kv_factor=stages if bits & _WHOLE_MODEL_A_STAGE else 1,
             max_model_len=length,
             step=_step(model, era, bits, scheduling),
@@ -130,18 +149,6 @@ def _of_version(
             graphs=not engine.enforce_eager,
             graphs_in_budget=defaults.graphs_in_budget(version).newest,
         )
-
-
-@lru_cache(maxsize=1024)
-def _cached(model: ModelFacts, engine: EngineArgs) -> KvShape:
-    return kv_shape(
-        model,
-        tensor_parallel=engine.tensor_parallel,
-        pipeline_parallel=engine.pipeline_parallel,
-        kv_cache_dtype=engine.kv_cache_dtype,
-        dtype_bytes=dtype_bytes(engine),
-        context_parallel=engine.decode_context_parallel * engine.prefill_context_parallel,
-    )
 
 
 def _step(model: ModelFacts, era: Era, bits: int, scheduling: defaults.Scheduling) -> Step:

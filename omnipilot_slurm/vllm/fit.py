@@ -8,7 +8,7 @@ every card that the question brings along, "fails" that it fails on each.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Starts
 from omnipilot_slurm.vllm.checks.outcome import outcome
@@ -17,18 +17,28 @@ from omnipilot_slurm.vllm.checks.placement import placement_checks
 from omnipilot_slurm.vllm.checks.quantization import method_checks
 from omnipilot_slurm.vllm.eras import in_question
 from omnipilot_slurm.vllm.launch import assess
+from omnipilot_slurm.vllm.longest import longest_length
+from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.report import CheckKind, LaunchReport
 
 if TYPE_CHECKING:
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
-    from omnipilot_slurm.vllm.report import Place
+    from omnipilot_slurm.vllm.report import Check, Place
 
 #: below it vLLM's wheels bring no kernels
 _LEAST_CAPABILITY = (7, 0)
+_WORST_FIRST = (Starts.FAILS, Starts.UNSURE, Starts.STARTS)
 #: below it no cluster's card is
 _LEAST_MEM_GIB = 14.0
+
+
+class Told(NamedTuple):
+    """A check made where the command line was read; `option` is better left out ("": none is)."""
+
+    check: Check
+    option: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +47,8 @@ class Question:
 
     `cards` are those to choose from, `siblings` files of the same model that keep its weights
     otherwise. `heads` and `capability` (80 for 8.0) stand in for a model or card that is not known.
+    `told` is what reading the command line found; `allow_long` that VLLM_ALLOW_LONG_MAX_MODEL_LEN
+    is set.
     """
 
     model: ModelFacts | None
@@ -47,6 +59,8 @@ class Question:
     siblings: tuple[ModelFacts, ...] = ()
     heads: int | None = None
     capability: int | None = None
+    told: tuple[Told, ...] = ()
+    allow_long: bool = False
 
 
 def weaker(first: GpuFacts, second: GpuFacts) -> GpuFacts:
@@ -60,8 +74,30 @@ def weaker(first: GpuFacts, second: GpuFacts) -> GpuFacts:
     )
 
 
+def answer(question: Question, coefficients: StartupCoefficients) -> LaunchReport:
+    """Return what `judge` does, with the longest context that certainly fits, not any safe one."""
+    report, model, gpu = judge(question, coefficients), question.model, question.gpu
+    if model is None or gpu is None:
+        return report
+    memory = memory_of(model, gpu, question.engine, coefficients)
+    longest = longest_length(model, gpu, question.engine, coefficients, memory)
+    return replace(report, max_model_len_that_fits=longest)
+
+
 def judge(question: Question, coefficients: StartupCoefficients) -> LaunchReport:
     """Return whether the server starts, as far as what is known decides it."""
+    report = _judged(question, coefficients)
+    if not question.told:
+        return report
+    told = [found.check for found in question.told]
+    states = {report.verdict, *(check.ok for check in told)}
+    verdict = next(state for state in _WORST_FIRST if state in states)
+    p_starts = report.p_starts or (1 / 2 if verdict is Starts.UNSURE else None)
+    checks = (*told, *report.checks)
+    return replace(report, verdict=verdict, checks=checks, p_starts=p_starts)
+
+
+def _judged(question: Question, coefficients: StartupCoefficients) -> LaunchReport:
     if question.model is None:
         return _without_model(question)
     if question.gpu is not None:
@@ -79,7 +115,15 @@ def _assessed(
     coefficients: StartupCoefficients,
 ) -> LaunchReport:
     engine, place = question.engine, question.place
-    return assess(model, gpu, engine, place, coefficients, capability=question.capability)
+    return assess(
+        model,
+        gpu,
+        engine,
+        place,
+        coefficients,
+        capability=question.capability,
+        allow_long=question.allow_long,
+    )
 
 
 def _on_every_card(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnipilot_slurm.facts import GpuFacts
-    from omnipilot_slurm.vllm.effective import Engine
-    from omnipilot_slurm.vllm.overhead import EraNumbers, Overhead, Triple, Widths
+    from omnipilot_slurm.vllm.effective import Engine, Split
+    from omnipilot_slurm.vllm.overhead import EraNumbers, Overhead, Triple
 
 #: drivers differ in the total they report by up to 0.2 GiB; a size that no report backs, by 2 %
 _MEASURED_SPREAD_GIB = 0.1
@@ -33,6 +33,7 @@ class Left(NamedTuple):
     """What one era leaves for the cache, and what one request of full length needs, in GiB."""
 
     engine: Engine
+    split: Split
     beside: Overhead
     kv: Triple
     need: float
@@ -47,13 +48,13 @@ def total_gib(gpu: GpuFacts) -> Interval:
 def left_for_cache(
     total: Interval,
     engine: Engine,
-    wide: Widths,
+    split: Split,
     weights: Interval,
     era: EraNumbers,
 ) -> Left:
     """Return what the fullest GPU leaves; `weights` is what it loads, in GiB."""
     layers = engine.n_layers if engine.graphs else None
-    beside = overhead(wide, engine.step, engine.n_gpus, layers, era)
+    beside = overhead(split.wide, engine.step, split.n_gpus, layers, era)
     activation, graphs, other = beside
     if not engine.graphs_in_budget:
         graphs = (0.0, 0.0, 0.0)
@@ -73,14 +74,14 @@ def left_for_cache(
         graphs[1] - graphs[0],
         other[1] - other[0],
     )
-    need = request_gib(engine, engine.max_model_len)
-    return Left(engine=engine, beside=beside, kv=(mid - down, mid, mid + up), need=need)
+    need = _request_gib(engine, split, engine.max_model_len)
+    return Left(engine, split, beside, (mid - down, mid, mid + up), need)
 
 
-def request_gib(engine: Engine, length: int) -> float:
+def _request_gib(engine: Engine, split: Split, length: int) -> float:
     """Return what one request of `length` tokens takes in the cache of the fullest GPU."""
     need = request_bytes(
-        engine.kv,
+        split.cache,
         length,
         block_size=engine.block_size,
         n_batched_tokens=engine.step.tokens,
@@ -93,7 +94,7 @@ def longest_that_fits(left: Left, limit: int) -> int:
     """Return the longest context that fits what is left for the cache in the worst case."""
     engine = left.engine
     return longest_request(
-        engine.kv,
+        left.split.cache,
         left.kv[0] * GIB / engine.kv_factor,
         limit,
         block_size=engine.block_size,

@@ -26,11 +26,13 @@ _V0 = before("0.8.0")
 _OBEYS = _V0 | since("0.11.1")
 
 
-def length_checks(model: ModelFacts, engine: EngineArgs, length: int, here: int) -> Iterator[Check]:
+def length_checks(
+    model: ModelFacts, engine: EngineArgs, length: int, here: int, *, allow_long: bool
+) -> Iterator[Check]:
     """Yield the comparisons of lengths; `length` is the context in force (0: what fits)."""
     asked = engine.max_model_len
     if asked is not None and asked > 0 and model.max_model_len is not None:
-        yield _derived(model, engine, asked, model.max_model_len)
+        yield _derived(model, engine, asked, model.max_model_len, allow_long=allow_long)
     batched, seqs = engine.max_num_batched_tokens, engine.max_num_seqs
     if batched is None:
         return
@@ -42,13 +44,18 @@ def length_checks(model: ModelFacts, engine: EngineArgs, length: int, here: int)
         yield outcome("batched_seqs", CheckKind.LENGTH, fails_if(condition=batched < seqs), text)
 
 
-def _derived(model: ModelFacts, engine: EngineArgs, asked: int, derived: int) -> Check:
+def _derived(
+    model: ModelFacts, engine: EngineArgs, asked: int, derived: int, *, allow_long: bool
+) -> Check:
     text = f"max_model_len {asked}, the model's own maximum is {derived}"
     if asked <= derived:
         return outcome("max_model_len", CheckKind.LENGTH, Starts.STARTS, text)
     wider = model.extra.get("model_max_length", 0.0)
     if asked <= wider:
         text += f"; its model_max_length {wider:.0f} lets newer versions go further"
+        return outcome("max_model_len", CheckKind.LENGTH, Starts.UNSURE, text)
+    if allow_long:
+        text += "; VLLM_ALLOW_LONG_MAX_MODEL_LEN lets vLLM start beyond it"
         return outcome("max_model_len", CheckKind.LENGTH, Starts.UNSURE, text)
     if engine.hf_overrides is not None:
         text += "; --hf-overrides may raise it"

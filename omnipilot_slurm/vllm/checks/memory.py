@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LITTLE_HEADROOM = 0.98
 #: below it what is outside the budget held the graphs in every public report
 _LOOK_AT_HEADROOM = 0.955
+#: how sure an interval can be of either outcome
+_SUREST = 0.98
 _COMPARES_FREE_MEMORY = since("0.9.1")
 
 
@@ -59,6 +61,17 @@ def cache_state(left: Left) -> Starts:
     if high <= 0 or high < left.need:
         return Starts.FAILS
     return Starts.STARTS if low > 0 and low >= left.need else Starts.UNSURE
+
+
+def p_cache(eras: Sequence[Left]) -> float:
+    """Return the mean over eras of the share of the interval in which one request fits."""
+    shares = []
+    for left in eras:
+        low, mid, high = left.kv
+        need = max(left.need, 0.0)
+        share = (high - need) / (high - low) if high > low else float(mid >= need)
+        shares.append(min(max(share, 1 - _SUREST), _SUREST))
+    return sum(shares) / len(shares)
 
 
 def headroom_check(plan: MemoryPlan, utilization: float, context: Interval) -> Check | None:

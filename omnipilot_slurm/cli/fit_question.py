@@ -1,0 +1,219 @@
+"""From what `omnipilot fit` is given to the questions it asks: options, a script, a command.
+
+In: words and options as typed, the catalog. Out: Asked, one for each server. Called by `fit`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnipilot_slurm.catalog.local import Pending, find_model
+from omnipilot_slurm.errors import CatalogError, UsageError
+from omnipilot_slurm.records import Starts
+from omnipilot_slurm.script import directives, serving, tres
+from omnipilot_slurm.vllm import flags
+from omnipilot_slurm.vllm.checks.outcome import outcome
+from omnipilot_slurm.vllm.command_line import Effect
+from omnipilot_slurm.vllm.fit import Question, Told, weaker
+from omnipilot_slurm.vllm.report import CheckKind, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from omnipilot_slurm.catalog.local import Folders
+    from omnipilot_slurm.catalog.lookup import Catalog
+    from omnipilot_slurm.facts import GpuFacts, ModelFacts
+    from omnipilot_slurm.records import EngineArgs, Launch
+    from omnipilot_slurm.vllm.command_line import Problem
+
+_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+_ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+_SERVER_MODULES = {
+    "vllm.entrypoints.openai.api_server": "openai.api_server",
+    "vllm.entrypoints.api_server": "api_server",
+}
+_EFFECTS = {
+    Effect.REFUSED: Starts.FAILS,
+    Effect.UNSURE: Starts.UNSURE,
+    Effect.WARNED: Starts.STARTS,
+}
+#: problems that are over once the option is left out
+_LEFT_OUT = {"other_version", "unknown_option", "differs_by_version"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The GPUs as told: a card's name, their number over all nodes, the nodes."""
+
+    gpu: str | None = None
+    n_gpus: int | None = None
+    n_nodes: int = 1
+    heads: int | None = None
+    capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One server to judge; `said` is how names were read, a line each."""
+
+    question: Question
+    said: tuple[str, ...]
+
+
+class Reader:
+    """Reads what was asked with one catalog."""
+
+    def __init__(self, catalog: Catalog, folders: Folders) -> None:
+        self._catalog = catalog
+        self._folders = folders
+
+    def from_options(self, engine: EngineArgs, held: Held) -> Asked:
+        """Return the question that options ask.
+
+        Raises: UsageError for a number that cannot be, CatalogError for a name that is not known.
+        """
+        return self._asked(engine, held)
+
+    def from_command(self, words: Sequence[str], version: str | None, held: Held) -> Asked:
+        """Return the question that a vLLM command asks.
+
+        Raises: UsageError for a command that starts no server.
+        """
+        form, rest = _server(words)
+        line = flags.parse(rest, version=version, form=form)
+        engine = flags.engine_args(line, version=version)
+        return self._asked(engine, held, told=[*map(_told, line.problems)])
+
+    def from_script(
+        self, script: bytes, variables: Mapping[str, str], version: str | None, held: Held
+    ) -> list[Asked]:
+        """Return a question for each server that a batch script starts.
+
+        Raises: UsageError for a script in which no server is seen.
+        """
+        submission, form = directives.submission_of(script, environment=variables)
+        request = tres.request_of(submission, node_form=form)
+        found = serving.find(submission, request)
+        if not found.launches:
+            raise UsageError(
+                f"the script starts no vLLM server that can be read: {found.why or found.kind}",
+                hint="omnipilot detect shows what is read in it",
+            )
+        of_job = replace(
+            held,
+            gpu=held.gpu or request.type,
+            n_gpus=held.n_gpus or request.total or None,
+            n_nodes=max(held.n_nodes, request.n_nodes),
+        )
+        return [
+            self._of_launch(launch, version, of_job, guessed=not held.gpu)
+            for launch in found.launches
+        ]
+
+    def _of_launch(
+        self, launch: Launch, version: str | None, held: Held, *, guessed: bool
+    ) -> Asked:
+        """Return one server's question; a GRES type that names no one card leaves the card open."""
+        said = []
+        if guessed and held.gpu:
+            try:
+                self._catalog.gpu(held.gpu)
+            except CatalogError as error:
+                said.append(f"{error}; give --gpu")
+                held = replace(held, gpu=None)
+        engine = replace(launch.engine, vllm_version=version or launch.engine.vllm_version)
+        told = [
+            Told(outcome("options", CheckKind.FLAG, Starts.FAILS, text), "")
+            for text in launch.problems
+        ]
+        allowed = launch.environment.get(_ALLOW_LONG, "0")
+        asked = self._asked(engine, held, told=told, allow_long=allowed not in {"0", ""})
+        return replace(asked, said=(*said, *asked.said))
+
+    def _asked(
+        self, engine: EngineArgs, held: Held, *, told: Sequence[Told] = (), allow_long: bool = False
+    ) -> Asked:
+        said: list[str] = []
+        model = self._model(engine.model, held, said)
+        gpu = self._gpu(held.gpu, said)
+        per_node = None if held.n_gpus is None else held.n_gpus // held.n_nodes
+        if per_node == 0:
+            raise UsageError(f"--gpus must be at least --nodes, was {held.n_gpus}")
+        return Asked(
+            question=Question(
+                model=model,
+                gpu=gpu,
+                engine=engine,
+                place=Place(n_gpus=per_node, gpus_per_node=per_node, n_nodes=held.n_nodes),
+                cards=tuple(self._catalog.gpu(gpu_id) for gpu_id in self._catalog.gpu_ids()),
+                siblings=() if model is None else self._catalog.siblings(model.id),
+                heads=held.heads,
+                capability=_capability(held.capability),
+                told=tuple(told),
+                allow_long=allow_long,
+            ),
+            said=tuple(said),
+        )
+
+    def _model(self, name: str | None, held: Held, said: list[str]) -> ModelFacts | None:
+        """Return the model; one that is not known is none where its heads were told."""
+        if name is None:
+            raise UsageError("no model is named", hint="give --model, or a whole vllm command")
+        try:
+            match = find_model(self._catalog, self._folders, name)
+        except CatalogError as error:
+            if held.heads is None and held.capability is None:
+                raise
+            said.append(str(error))
+            return None
+        if isinstance(match, Pending):
+            raise CatalogError(f"model {name!r} did not answer in time", hint="is its disk there?")
+        if match.said:
+            said.append(match.said)
+        return match.facts
+
+    def _gpu(self, name: str | None, said: list[str]) -> GpuFacts | None:
+        """Return the card, of a pair `X + Y` what both have."""
+        if name is None:
+            return None
+        cards = [self._catalog.gpu(part.strip()) for part in name.split("+")]
+        if len(cards) == 1:
+            return cards[0]
+        if len(cards) > 2:  # noqa: PLR2004 (a pair)
+            raise UsageError(f"--gpu must be one card or a pair X + Y, was {name!r}")
+        said.append(f"{name}: the weaker card decides")
+        return weaker(*cards)
+
+
+def _told(problem: Problem) -> Told:
+    """Return a problem of the command line as a check, with the option that is better left out."""
+    check = outcome("options", CheckKind.FLAG, _EFFECTS[problem.effect], problem.text)
+    named = problem.text.partition(":")[0]
+    return Told(check, named if problem.kind in _LEFT_OUT and named.startswith("--") else "")
+
+
+def _server(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the form of a server's command line and the words behind its launcher."""
+    names = [Path(word).name for word in words]
+    if "vllm" in names and names[names.index("vllm") + 1 : names.index("vllm") + 2] == ["serve"]:
+        return "vllm serve", list(words[names.index("vllm") + 2 :])
+    for module, form in _SERVER_MODULES.items():
+        if module in words:
+            return form, list(words[words.index(module) + 1 :])
+    shown = " ".join(words[:3])
+    raise UsageError(
+        f"the command behind -- must start a server (vllm serve ..., python -m"
+        f" vllm.entrypoints.openai.api_server ...), was {shown!r}"
+    )
+
+
+def _capability(text: str | None) -> int | None:
+    if text is None:
+        return None
+    match = _CAPABILITY.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--capability must be like 8.0, was {text!r}")
+    return 10 * int(match[1]) + int(match[2])
