@@ -63,6 +63,7 @@ class ClusterSettings:
     """How the cluster is read, and which folders may be searched for models."""
 
     poll_s: float
+    slow_poll_s: float
     command_timeout_s: float
     gpu_map: GpuMap
     model_roots: tuple[Path, ...]
@@ -121,6 +122,7 @@ def _policy(
     by_user: Mapping[str, str],
     exempt_users: tuple[str, ...],
     exempt_accounts: tuple[str, ...],
+    **keys: object,
 ) -> PolicySettings:
     return PolicySettings(
         mode=Mode(mode),
@@ -129,6 +131,7 @@ def _policy(
         by_user=_modes(by_user),
         exempt_users=frozenset(exempt_users),
         exempt_accounts=frozenset(exempt_accounts),
+        **keys,  # type: ignore[arg-type]  # as above
     )
 
 
@@ -140,12 +143,14 @@ _ABSOLUTE = Text(pattern=r"/.*", means="an absolute path")
 _USER = Text(pattern=r"[\w.@+-]+\$?", means="a user name")
 _ACCOUNT = Text(means="an account name")
 _MODE = Text(choices=tuple(mode.value for mode in Mode))
+_PERCENT = Number(lo=0, hi=100)
 _GPU_ID = Text(means="a GPU id of gpus.yaml")
 _VERSION = Text(pattern=r"\d+\.\d+(\.\d+)?", means="a version in quotes, such as '0.11.0'")
 _WORKLOAD_KEYS: dict[str, Spec] = {
     "isl": Integer(lo=1),
     "osl": Integer(lo=1),
     "concurrency": Integer(lo=1),
+    "requests_per_s": Nullable(of=Number(above=0)),
     "hours": Number(above=0),
 }
 #: what omnipilot.yaml may say
@@ -170,6 +175,7 @@ SPEC = Section(
         "cluster": Section(
             keys={
                 "poll_s": Number(lo=5, hi=86_400),
+                "slow_poll_s": Number(lo=5, hi=86_400),
                 "command_timeout_s": Number(above=0, hi=300),
                 "gpu_map": Section(
                     keys={
@@ -191,6 +197,10 @@ SPEC = Section(
                 "by_user": MapOf(value=_MODE, key=_USER),
                 "exempt_users": ListOf(item=_USER),
                 "exempt_accounts": ListOf(item=_ACCOUNT),
+                "canary_percent": _PERCENT,
+                "canary_percent_by_partition": MapOf(value=_PERCENT),
+                "rewrite_margin_frac": Number(lo=0, hi=10),
+                "rewrite_confidence": Number(lo=0.5, hi=0.999),
             },
             into=_policy,
         ),
@@ -208,7 +218,8 @@ SPEC = Section(
             into=WorkloadSettings,
         ),
         "vllm": Section(
-            keys={"version": _VERSION, "by_partition": MapOf(value=_VERSION)}, into=VllmSettings
+            keys={"version": Nullable(of=_VERSION), "by_partition": MapOf(value=_VERSION)},
+            into=VllmSettings,
         ),
         "messages": Section(
             keys={"url": Nullable(of=Text(pattern=r"https?://\S+", means="an http(s) address"))},

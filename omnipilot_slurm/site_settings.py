@@ -26,7 +26,11 @@ class GpuMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
-    """How far the daemon may go; the most specific entry counts: user, account, partition."""
+    """How far the daemon may go; the most specific entry counts: user, account, partition.
+
+    A rewrite of a choice that would start must gain `rewrite_margin_frac` of what the GPUs of that
+    choice cost, with probability `rewrite_confidence` at least.
+    """
 
     mode: Mode
     by_partition: Mapping[str, Mode]
@@ -34,6 +38,10 @@ class PolicySettings:
     by_user: Mapping[str, Mode]
     exempt_users: frozenset[str]
     exempt_accounts: frozenset[str]
+    canary_percent: float
+    canary_percent_by_partition: Mapping[str, float]
+    rewrite_margin_frac: float
+    rewrite_confidence: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,7 @@ class WorkloadDefaults:
     isl: int | None = None
     osl: int | None = None
     concurrency: int | None = None
+    requests_per_s: float | None = None
     hours: float | None = None
 
 
@@ -56,9 +65,9 @@ class WorkloadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmSettings:
-    """The engine version of jobs whose script does not show one."""
+    """The engine version of jobs whose script does not show one; None where it is not known."""
 
-    version: str
+    version: str | None
     by_partition: Mapping[str, str]
 
 

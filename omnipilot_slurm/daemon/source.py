@@ -68,7 +68,9 @@ class SiteSource:
         """
         files = read_files(self._folders)
         cluster = files.settings_file.settings.cluster
-        reader = ClusterReader(CommandSource(timeout_s=cluster.command_timeout_s))
+        reader = ClusterReader(
+            CommandSource(timeout_s=cluster.command_timeout_s), slow_poll_s=cluster.slow_poll_s
+        )
         snapshot, fault = self._snapshot(reader)
         self.close()
         folders = FolderLookup(roots=cluster.model_roots)

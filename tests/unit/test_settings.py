@@ -51,6 +51,12 @@ def test_a_site_writes_only_what_differs_and_later_folders_win(tmp_path: Path) -
     assert settings.daemon.n_workers == load_settings().settings.daemon.n_workers
 
 
+def test_no_version_of_the_engine_is_claimed_unless_the_site_says_one(tmp_path: Path) -> None:
+    assert load_settings().settings.vllm.version is None
+    (tmp_path / "omnipilot.yaml").write_text('schema: 1\nvllm: {version: "0.10.2"}\n')
+    assert load_settings([tmp_path]).settings.vllm.version == "0.10.2"
+
+
 def test_a_partitions_workload_says_only_what_differs(tmp_path: Path) -> None:
     (tmp_path / "omnipilot.yaml").write_text(
         "schema: 1\nworkload: {by_partition: {long: {hours: 72}}}\n"
@@ -72,7 +78,6 @@ def test_every_key_of_the_shipped_file_is_explained_above_it() -> None:
         "exempt_accounts: []",
         "default:",
         "osl: 256",
-        'version: "0.11.0"',
     }
 
 
@@ -149,6 +154,17 @@ def test_the_shipped_file_sets_every_key_that_there_is() -> None:
                 "3:17: messages.url: must be an http(s) address, was 'wiki'",
             ],
             id="two faults, both told",
+        ),
+        pytest.param(
+            "schema: 1\npolicy: {canary_percent_by_partition: {g: 110}, rewrite_confidence: 0.2}\n",
+            [
+                (
+                    "2:43: policy.canary_percent_by_partition.g: must be a number from 0 to 100, "
+                    "was '110'"
+                ),
+                "2:69: policy.rewrite_confidence: must be a number from 0.5 to 0.999, was '0.2'",
+            ],
+            id="more than all, and less sure than a coin",
         ),
         pytest.param(
             "policy: {mode: advise}\n",

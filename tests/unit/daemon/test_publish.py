@@ -19,8 +19,8 @@ cluster:
   poll_s: 30.5
   gpu_map: {gres: {a100: "a100-80g"}, partition: {"10": h100}}
 policy: {mode: advise, by_partition: {gpu: enforce}, exempt_accounts: ["true", "größe"]}
-workload: {by_partition: {long: {hours: 72}}}
-vllm: {version: "0.10.2"}
+workload: {by_partition: {long: {hours: 72, requests_per_s: 2.5}}}
+vllm: {version: null, by_partition: {long: "0.10.2"}}
 messages: {url: "https://wiki.example/omnipilot"}
 """
 

@@ -81,6 +81,10 @@ def site(mode: Mode = Mode.ENFORCE, snapshot: Snapshot = SNAPSHOT, **policy: Any
         "by_user": {},
         "exempt_users": frozenset({"root"}),
         "exempt_accounts": frozenset(),
+        "canary_percent": 100.0,
+        "canary_percent_by_partition": {},
+        "rewrite_margin_frac": 0.1,
+        "rewrite_confidence": 0.8,
     }
     return Site(
         snapshot=snapshot,
