@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FOLDER_S = 3.0
+_AUTO = -1
 _CODES = {Starts.STARTS: 0, Starts.FAILS: 3, Starts.UNSURE: 4}
 _ENGINE = (
     "tensor_parallel",
@@ -60,7 +61,9 @@ _ENGINE = (
 @click.option("--max-model-len", help="Context; 32k is 32000, 32K 32768, auto what fits.")
 @click.option("--max-num-seqs", type=click.IntRange(1), help="Sequences in a step.")
 @click.option("--max-num-batched-tokens", type=click.IntRange(1), help="Tokens in a step.")
-@click.option("--gpu-memory-utilization", type=click.FloatRange(0, 1), help="Share of memory.")
+@click.option(
+    "--gpu-memory-utilization", type=click.FloatRange(0, 1, min_open=True), help="Share of memory."
+)
 @click.option("--enforce-eager", is_flag=True, help="No CUDA graphs.")
 @click.option("--no-chunked-prefill", is_flag=True, help="Prefill in one piece.")
 @click.option("--executor", type=click.Choice(["mp", "ray"]), help="How workers are started.")
@@ -126,8 +129,10 @@ def _engine(options: dict[str, Any]) -> EngineArgs:
     length = options["max_model_len"]
     try:
         max_model_len = None if length is None else human_int_or_auto(length)
-    except ValueError as error:
-        raise UsageError(f"--max-model-len must be like 8192 or 32k, was {length!r}") from error
+    except ValueError:
+        max_model_len = 0
+    if max_model_len is not None and max_model_len != _AUTO and max_model_len < 1:
+        raise UsageError(f"--max-model-len must be like 8192, 32k or auto, was {length!r}")
     return EngineArgs(
         model=options["model"],
         max_model_len=max_model_len,

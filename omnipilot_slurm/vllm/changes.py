@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
 from omnipilot_slurm.vllm.checks.parallel import divisors
-from omnipilot_slurm.vllm.longest import likely_length
+from omnipilot_slurm.vllm.longest import length_limit, likely_length
 from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.search import (
     ENOUGH_OUTSIDE,
@@ -101,8 +101,14 @@ def _likely(search: Search) -> int | None:
     if question.model is None or question.gpu is None or search.faults & _BEYOND_LENGTH:
         return None
     memory = memory_of(question.model, question.gpu, question.engine, search.coefficients)
+    limit = length_limit(question.model, question.engine, search.report.checks)
     length = likely_length(
-        question.model, question.gpu, question.engine, search.coefficients, memory
+        question.model,
+        question.gpu,
+        question.engine,
+        search.coefficients,
+        memory=memory,
+        limit=limit,
     )
     return rounded(length) if length >= _SHORTEST else None
 

@@ -17,7 +17,7 @@ from omnipilot_slurm.vllm.checks.placement import placement_checks
 from omnipilot_slurm.vllm.checks.quantization import method_checks
 from omnipilot_slurm.vllm.eras import in_question
 from omnipilot_slurm.vllm.launch import assess
-from omnipilot_slurm.vllm.longest import longest_length
+from omnipilot_slurm.vllm.longest import length_limit, longest_length
 from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.report import CheckKind, LaunchReport
 
@@ -80,7 +80,8 @@ def answer(question: Question, coefficients: StartupCoefficients) -> LaunchRepor
     if model is None or gpu is None:
         return report
     memory = memory_of(model, gpu, question.engine, coefficients)
-    longest = longest_length(model, gpu, question.engine, coefficients, memory)
+    limit = length_limit(model, question.engine, report.checks)
+    longest = longest_length(model, gpu, question.engine, coefficients, memory=memory, limit=limit)
     return replace(report, max_model_len_that_fits=longest)
 
 
@@ -131,16 +132,18 @@ def _on_every_card(
 ) -> LaunchReport:
     """Return a report that holds whichever of the cards it is."""
     cards = [card for card in question.cards if _may_be(card, question.capability)]
-    states = [_assessed(question, model, card, coefficients).verdict for card in cards]
+    reports = [_assessed(question, model, card, coefficients) for card in cards]
+    states = [found.verdict for found in reports]
     verdict = states[0] if len(set(states)) == 1 else Starts.UNSURE
     n_starts = states.count(Starts.STARTS)
+    p_starts = n_starts + sum(found.p_starts or 0.0 for found in reports)
     text = f"no card is named: starts on {n_starts} of {len(cards)} from {_LEAST_MEM_GIB:g} GiB on"
     card = outcome("card", CheckKind.MEMORY, verdict, text)
     return replace(
         report,
         verdict=verdict,
         checks=(*report.checks, card),
-        p_starts=n_starts / len(cards) if verdict is Starts.UNSURE and cards else None,
+        p_starts=p_starts / len(cards) if verdict is Starts.UNSURE and cards else None,
     )
 
 

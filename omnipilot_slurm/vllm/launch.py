@@ -20,6 +20,7 @@ from omnipilot_slurm.vllm.checks.memory import (
     headroom_check,
     p_cache,
     shared_check,
+    vendor_check,
     weights_check,
 )
 from omnipilot_slurm.vllm.checks.numbers import number_checks
@@ -32,7 +33,7 @@ from omnipilot_slurm.vllm.checks.quantization import (
 from omnipilot_slurm.vllm.checks.unseen import doubt_unseen
 from omnipilot_slurm.vllm.effective import dtype_bytes, effective_length
 from omnipilot_slurm.vllm.eras import in_question
-from omnipilot_slurm.vllm.longest import safe_length
+from omnipilot_slurm.vllm.longest import length_limit, safe_length
 from omnipilot_slurm.vllm.overhead import GIB
 from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.report import Check, LaunchReport
@@ -74,14 +75,14 @@ def assess(
         *_model_checks(model, engine, capability, allow_long),
         *placement_checks(engine, place, here),
     ]
-    memory = None if gpu is None else memory_of(model, gpu, engine, coefficients)
-    if memory is not None:
-        checks += memory_checks(model, engine, memory, coefficients.context_gib)
-        if place.shared:
-            checks.append(shared_check(memory.eras[-1].engine.utilization))
-    longest = None
-    if memory is not None and gpu is not None:
-        longest = safe_length(model, gpu, engine, coefficients, memory)
+    if gpu is None:
+        return _report(doubt_unseen(checks, engine.unknown), None, None)
+    memory = memory_of(model, gpu, engine, coefficients)
+    checks += memory_checks(model, gpu, engine, memory, coefficients.context_gib)
+    if place.shared:
+        checks.append(shared_check(memory.eras[-1].engine.utilization))
+    limit = length_limit(model, engine, checks)
+    longest = safe_length(model, gpu, engine, coefficients, memory=memory, limit=limit)
     return _report(doubt_unseen(checks, engine.unknown), memory, longest)
 
 
@@ -103,12 +104,13 @@ def _model_checks(
 
 
 def memory_checks(
-    model: ModelFacts, engine: EngineArgs, memory: Memory, context: Interval
+    model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, memory: Memory, context: Interval
 ) -> list[Check]:
     """Return the checks of memory over all eras in question; `context` is the CUDA context's."""
     plan, newest = memory.plan, memory.eras[-1].engine
     here = in_question(engine.vllm_version, model.architecture)
     found = [
+        vendor_check(gpu),
         weights_check(plan, _load_peak(model, engine, plan.weights)),
         cache_check(plan, memory.eras, newest.max_model_len),
         headroom_check(plan, newest.utilization, context),

@@ -19,12 +19,13 @@ from omnipilot_slurm.vllm.memory import longest_that_fits
 from omnipilot_slurm.vllm.planned import memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
     from omnipilot_slurm.vllm.planned import Memory
+    from omnipilot_slurm.vllm.report import Check
 
 #: the longest context that is looked for where the model states no maximum
 _LONGEST = 1 << 24
@@ -40,28 +41,32 @@ def safe_length(
     gpu: GpuFacts,
     engine: EngineArgs,
     coefficients: StartupCoefficients,
+    *,
     memory: Memory,
+    limit: int,
 ) -> int:
     """Return a length that certainly starts, 0 for none; the longest where steps do not grow.
 
     A step that grows with the context is, at any shorter one, no larger than at the one in force.
     """
-    limit, asked = _limits(model, memory)
-    grows = _grows(engine, memory)
-    if grows and asked and _is_certain(memory):
-        return asked
-    longest = _longest(memory, limit)
-    if not grows:
+    if not _grows(engine, memory):
+        return _longest(memory, limit)
+    in_force = memory.eras[-1].engine.max_model_len
+    if not 0 < in_force <= limit:
+        in_force = limit
+        memory = memory_of(model, gpu, replace(engine, max_model_len=limit), coefficients)
+    if _is_certain(memory):
+        return in_force
+    longest = min(_longest(memory, limit), in_force)
+    if longest > (_STEPS[0] if in_force > _STEPS[0] else 0):
         return longest
-    asked = asked or limit
-    if min(longest, asked) > (_STEPS[0] if asked > _STEPS[0] else 0):
-        return min(longest, asked)
     if memory.plan.budget.lo <= memory.plan.weights.hi:
         return 0
     for length in _STEPS:
-        if length < asked:
+        if length < in_force:
             shorter = replace(engine, max_model_len=length)
-            longest = _longest(memory_of(model, gpu, shorter, coefficients), length)
+            again = memory_of(model, gpu, shorter, coefficients)
+            longest = min(_longest(again, length), limit)
             if longest:
                 return longest
     return 0
@@ -72,14 +77,17 @@ def longest_length(
     gpu: GpuFacts,
     engine: EngineArgs,
     coefficients: StartupCoefficients,
+    *,
     memory: Memory,
+    limit: int,
 ) -> int:
     """Return the longest length that certainly starts, by halving where steps grow."""
-    low = safe_length(model, gpu, engine, coefficients, memory)
+    low = safe_length(model, gpu, engine, coefficients, memory=memory, limit=limit)
     if not _grows(engine, memory):
         return low
-    limit, asked = _limits(model, memory)
-    high = asked if asked and not _is_certain(memory) else limit + 1
+    high, asked = limit + 1, memory.eras[-1].engine.max_model_len
+    if asked and not _is_certain(memory):
+        high = min(high, asked)
     return _halved(model, gpu, engine, coefficients, between=(low, high), holds=_is_certain)
 
 
@@ -88,13 +96,14 @@ def likely_length(
     gpu: GpuFacts,
     engine: EngineArgs,
     coefficients: StartupCoefficients,
+    *,
     memory: Memory,
+    limit: int,
 ) -> int:
     """Return the longest length that is as likely to start as not; 0 where the one in force is."""
-    limit, asked = _limits(model, memory)
     if _is_likely(memory):
         return 0
-    high = asked or limit + 1
+    high = min(memory.eras[-1].engine.max_model_len or limit, limit) + 1
     return _halved(model, gpu, engine, coefficients, between=(0, high), holds=_is_likely)
 
 
@@ -120,10 +129,11 @@ def _halved(
     return low
 
 
-def _limits(model: ModelFacts, memory: Memory) -> tuple[int, int]:
-    """Return the longest context to look at, and the one in force (0: what fits)."""
-    asked = memory.eras[-1].engine.max_model_len
-    return max(model.max_model_len or _LONGEST, asked), asked
+def length_limit(model: ModelFacts, engine: EngineArgs, checks: Sequence[Check]) -> int:
+    """Return the longest context to look at: the model's own, or the one asked for if that goes."""
+    own, asked = model.max_model_len or _LONGEST, engine.max_model_len or 0
+    refused = any(c.id == "max_model_len" and c.ok is Starts.FAILS for c in checks)
+    return own if refused else max(own, asked)
 
 
 def _longest(memory: Memory, limit: int) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 #: V0 chunks by itself beyond this length only; V1 always, and up to 0.11.0 whatever it is told
 _V0_CHUNKS_BEYOND = 32768
 _V0 = before("0.8.0")
+_BLOCK = 16
 _OBEYS = _V0 | since("0.11.1")
 
 
@@ -33,6 +34,8 @@ def length_checks(
     asked = engine.max_model_len
     if asked is not None and asked > 0 and model.max_model_len is not None:
         yield _derived(model, engine, asked, model.max_model_len, allow_long=allow_long)
+    if engine.n_gpu_blocks is not None:
+        yield _blocks(engine, engine.n_gpu_blocks, length)
     batched, seqs = engine.max_num_batched_tokens, engine.max_num_seqs
     if batched is None:
         return
@@ -61,6 +64,14 @@ def _derived(
         text += "; --hf-overrides may raise it"
         return outcome("max_model_len", CheckKind.LENGTH, Starts.UNSURE, text)
     return outcome("max_model_len", CheckKind.LENGTH, Starts.FAILS, text)
+
+
+def _blocks(engine: EngineArgs, n_blocks: int, length: int) -> Check:
+    """Return whether the blocks asked for hold one request; whether they fit is not known."""
+    size = engine.block_size or _BLOCK
+    text = f"{n_blocks} blocks of {size} tokens hold {n_blocks * size}, max_model_len is {length}"
+    state = Starts.STARTS if n_blocks * size >= length else Starts.UNSURE
+    return outcome("gpu_blocks", CheckKind.LENGTH, state, text)
 
 
 def _unchunked_in(engine: EngineArgs, length: int) -> int:

@@ -16,6 +16,7 @@ from omnipilot_slurm.vllm.report import CheckKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from omnipilot_slurm.facts import GpuFacts
     from omnipilot_slurm.records import Interval
     from omnipilot_slurm.vllm.memory import Left
     from omnipilot_slurm.vllm.report import Check, MemoryPlan
@@ -26,13 +27,14 @@ _LITTLE_HEADROOM = 0.98
 _LOOK_AT_HEADROOM = 0.955
 #: how sure an interval can be of either outcome
 _SUREST = 0.98
+_FITTED_ON = "nvidia"
 _COMPARES_FREE_MEMORY = since("0.9.1")
 
 
 def weights_check(plan: MemoryPlan, load_peak_gib: float) -> Check:
     """Return whether the weights alone fit the card; `load_peak_gib`: the most while they load."""
     weights, total = plan.weights, plan.total
-    text = f"weights {weights.mid:.1f} GiB a GPU, {total.mid:.1f} GiB in all on it"
+    text = f"weights {weights.mid:.1f} GiB a GPU, the card has {total.mid:.1f}"
     if weights.lo > total.hi:
         state = Starts.FAILS
     elif load_peak_gib > total.lo:
@@ -46,11 +48,13 @@ def cache_check(plan: MemoryPlan, eras: Sequence[Left], length: int) -> Check:
     """Return whether one request of full length fits what is left for the cache."""
     states = {cache_state(left) for left in eras}
     state = states.pop() if len(states) == 1 else Starts.UNSURE
-    need = f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB" if length else ""
+    need = "the context is what fits"
+    if length:
+        need = f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB"
     text = (
         f"{plan.budget.mid:.1f} GiB budget - {plan.weights.mid:.1f} weights"
         f" - {plan.activation.mid:.1f} activations - {plan.non_torch.mid:.1f} other"
-        f" leaves {plan.kv.lo:.1f} to {plan.kv.hi:.1f} GiB for the cache; {need or 'a block'}"
+        f" leaves {plan.kv.lo:.1f} to {plan.kv.hi:.1f} GiB for the cache; {need}"
     )
     return outcome("kv_cache", CheckKind.MEMORY, state, text)
 
@@ -102,6 +106,14 @@ def free_memory_check(
     if state is Starts.FAILS and total.mid * (1 - utilization) >= context.lo:
         state = Starts.UNSURE
     return outcome("free_memory", CheckKind.MEMORY, state, text)
+
+
+def vendor_check(gpu: GpuFacts) -> Check | None:
+    """Return a doubt about cards whose start-up memory no figure was fitted on."""
+    if gpu.vendor == _FITTED_ON:
+        return None
+    text = f"start-up memory is fitted on {_FITTED_ON} cards, {gpu.name} is by {gpu.vendor}"
+    return outcome("vendor", CheckKind.MEMORY, Starts.UNSURE, text)
 
 
 def shared_check(utilization: float) -> Check:
