@@ -5,13 +5,23 @@ In: a command node, the redirects around it and a Frame. Out: a Command. Called 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.script import assignments
 from omnipilot_slurm.script.frame import Command
 from omnipilot_slurm.script.source import Source
-from omnipilot_slurm.script.words import EMPTY, Segment, Word, Words, decode, shown, text_of
+from omnipilot_slurm.script.words import (
+    EMPTY,
+    Segment,
+    Splice,
+    Word,
+    Words,
+    decode,
+    shown,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.frame import Frame
 
 _OUTPUTS: Final = frozenset({">", ">>", "&>", "&>>", ">|"})
+_ESCAPED_BLANK: Final = re.compile(rb"\\[ \t]")
 _QUOTES: Final = "'\"\\"
 
 
@@ -37,8 +48,22 @@ class _Parts:
     broken: bool = False
 
     def add_words(self, node: Node, frame: Frame) -> None:
-        self.words += frame.words(node)
+        gap = frame.source.data[self.end : node.start_byte] if self.words else b""
+        if _ESCAPED_BLANK.search(gap):
+            # the grammar takes `a\ b` for two words
+            self.broken = True
+        new = frame.words(node)
+        if self.words and node.start_byte == self.end and new:
+            new[:1] = self._glued(self.words.pop(), new[0])
+        self.words += new
         self.end = max(self.end, node.end_byte)
+
+    def _glued(self, left: Word | Splice, right: Word | Splice) -> Words:
+        """Return the one word that two nodes without a gap between them are."""
+        if isinstance(left, Word) and isinstance(right, Word):
+            return [Word(left.segments + right.segments, right.end)]
+        self.broken = True
+        return [left, right]
 
 
 def read_command(node: Node, frame: Frame, redirects: Sequence[Node] = ()) -> Command:

@@ -25,7 +25,7 @@ def detected(script: Script, text: bytes, request: GpuRequest) -> dict[str, obje
         "is_serving": script.is_serving,
         "kind": str(script.kind),
         "n_servers": None if script.is_serving is None else len(script.launches),
-        "form": _common(launches, lambda launch: launch.form),
+        "form": _common(launches, lambda launch: launch.form or None),
         "model": _each(launches, lambda launch: launch.engine.model or None),
         "tp": _each(launches, lambda launch: launch.tp),
         "tp_source": _common(launches, lambda launch: launch.tp_source),

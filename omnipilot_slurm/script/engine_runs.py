@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.python_source import Offline
 
 _TP: Final = "tensor_parallel_size"
-_MODEL_ARGS: Final = re.compile(r"--model_args[= ](\S+)")
+_MODEL_ARGS: Final = re.compile(r"(?:--model_args[= ]|^vllm )(\S+)")
 
 
 def of_python(engine: Offline) -> Launch:
@@ -43,14 +43,14 @@ def of_python(engine: Offline) -> Launch:
 
 
 def of_model_args(args: Sequence[str]) -> Launch | None:
-    """Return the engine that `lm_eval --model vllm --model_args k=v,...` makes."""
+    """Return the engine of `lm_eval --model vllm --model_args k=v,...` and `lighteval vllm k=v`."""
     match = _MODEL_ARGS.search(" ".join(args))
     if match is None:
         return None
     pairs = dict(part.partition("=")[::2] for part in match[1].split(","))
     tp = pairs.get(_TP, "1")
     number = _number(tp)
-    model = pairs.get("pretrained")
+    model = pairs.get("pretrained") or pairs.get("model_name")
     engine = EngineArgs(
         model=None if model is None or "?" in model else model,
         tensor_parallel=number or 1,
@@ -59,7 +59,8 @@ def of_model_args(args: Sequence[str]) -> Launch | None:
         max_model_len=_number(pairs.get("max_model_len")),
     )
     source = "absent" if _TP not in pairs else "unknown" if number is None else "literal"
-    return Launch(form="lm_eval", engine=engine, tp=number, tp_source=source)
+    form = "lm_eval" if "pretrained" in pairs else ""
+    return Launch(form=form, engine=engine, tp=number, tp_source=source)
 
 
 def _text(value: object) -> str | None:

@@ -58,6 +58,9 @@ def words_of(node: Node, source: Source, scope: Scope) -> Words:
     if array is not None:
         scope.budget.spend(1 + len(array))
         return array
+    if parameters.spreads(node, source, scope):
+        scope.budget.spend()
+        return [Splice(fixed=False)]
     found = bounded(_segments(node, source, scope, quoted=False))
     scope.budget.spend(1 + len(found))
     return split(found, source.origin(end))

@@ -72,9 +72,9 @@ class _Settled(NamedTuple):
     maybe: tuple[tuple[int, Splice], ...] = ()
 
 
-def of_words(form: str, words: Words, site: Site) -> Read:
+def of_words(form: str, given: Words, site: Site) -> Read:
     """Return the launch that the words behind `vllm serve` (or another form) make."""
-    settled = _settled(words)
+    settled = _settled(given)
     pin = versions.find_version(site.hints)
     version = pin.version if pin is not None else None
     reader = _LineReader(form, version)
@@ -91,7 +91,7 @@ def of_words(form: str, words: Words, site: Site) -> Read:
         problems=tuple(str(problem) for problem in line.refusals),
     )
     value = None if "tensor_parallel" in varying else _value_word(words, line.last(_TP))
-    launch, follows = _with_tp(launch, line, value, site)
+    launch, follows = _with_tp(launch, line, value, _end_of(given, site))
     skipped = frozenset().union(*(wrapper.skipped for wrapper in site.around))
     evidence = judging.Evidence(
         words=words,
@@ -230,12 +230,25 @@ def _place(word: Word) -> Edit | None:
     return Edit(start=only.start, end=only.start + len(old), old=old, new=b"")
 
 
+def _end_of(words: Words, site: Site) -> int | None:
+    """Return the byte behind a launch's last word, None where nothing may be put there."""
+    if not words:
+        return None
+    last = words[-1]
+    if last is site.command.words[-1]:
+        return site.command.end
+    return last.end if isinstance(last, Word) else None
+
+
 def _with_tp(
-    launch: Launch, line: flags.CommandLine, value: Word | None, site: Site
+    launch: Launch, line: flags.CommandLine, value: Word | None, end: int | None
 ) -> tuple[Launch, bool]:
-    """Add how the TP degree is given and where it stands; return whether it follows the job."""
+    """Add how the TP degree is given and where it stands; return whether it follows the job.
+
+    `end` is where a flag that is not given would be put.
+    """
     if line.last(_TP) is None:
-        return _without_flag(launch, site), False
+        return _without_flag(launch, end), False
     if value is None:
         return replace(launch, tp=None, tp_source="unknown"), False
     how = max((segment.how for segment in value.segments), default=How.UNKNOWN)
@@ -251,12 +264,11 @@ def _with_tp(
     return found, any(segment.follows for segment in value.segments)
 
 
-def _without_flag(launch: Launch, site: Site) -> Launch:
+def _without_flag(launch: Launch, end: int | None) -> Launch:
     if launch.engine.config_file is not None:
         return replace(launch, tp=None, tp_source="config_file")
     if launch.tp is None:
         return replace(launch, tp_source="unknown")
-    end = site.command.end
     place = None if end is None else Edit(start=end, end=end, old=b"", new=b"")
     return replace(launch, tp=1, tp_source="absent", tp_place=place)
 

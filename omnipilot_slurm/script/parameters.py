@@ -35,6 +35,7 @@ _PARAMETER: Final = re.compile(
     r"(?P<op>:?[-=?+]|[%#]{1,2}|//?|\^{1,2}|,{1,2}|:|@|$|\}$)"
 )
 _SLICE: Final = re.compile(r":\s*(?P<first>\d{1,6})\s*(?::\s*(?P<count>\d{1,6})\s*)?\}$")
+_SPREAD: Final = re.compile(rb"\$\{(?P<name>\w+)\[@\]\}|\$@|\$\{@\}")
 _MAX_PATTERN_TEXT: Final = 512
 _QUOTE_EXPANSION_QUOTE: Final = 3
 
@@ -207,6 +208,16 @@ def array_of(node: Node, source: Source, scope: Scope) -> Words | None:
     if items is None or part is None:
         return items
     return _sliced(items, part, is_arguments=match["name"] in "@*")
+
+
+def spreads(node: Node, source: Source, scope: Scope) -> bool:
+    """Return whether a word holds an array of several words among other text."""
+    for match in _SPREAD.finditer(source.data, node.start_byte, node.end_byte):
+        name = decode(match["name"] or b"@")
+        value = list(scope.args) if name == "@" else scope.variables.get(name)
+        if isinstance(value, list) and len(value) > 1:
+            return True
+    return False
 
 
 def _inside_quotes(node: Node) -> Node | None:

@@ -94,18 +94,12 @@ def read_source(reader: Reader, source: str, unwrapped: Unwrapped, command: Comm
 
 def _launch(reader: Reader, started: Started, unwrapped: Unwrapped, command: Command) -> None:
     """Note a server that Python starts as a process; it is read but never changed."""
-    words: Words = [
-        Word((unknown() if text is None else Segment(text, how=How.COMPUTED),))
-        for text in started.words
-    ]
-    if started.is_open:
-        words.append(Splice())
     before = len(reader.notes.launches)
-    module = started.words[2] if started.words[1:2] == ("-m",) else None
-    if module is not None:
-        reader.launch(_SERVER_MODULES[module], words[3:], unwrapped, command)
+    if started.text is not None:
+        text = Word((Segment(started.text, how=How.COMPUTED),))
+        reader.run_text(text, unwrapped, command)
     else:
-        reader.launch("vllm serve", words[2:], unwrapped, command)
+        _launch_words(reader, started, unwrapped, command)
     for index in range(before, len(reader.notes.launches)):
         launch = reader.notes.launches[index]
         reader.notes.launches[index] = replace(
@@ -118,6 +112,20 @@ def _launch(reader: Reader, started: Started, unwrapped: Unwrapped, command: Com
         )
 
 
+def _launch_words(reader: Reader, started: Started, unwrapped: Unwrapped, command: Command) -> None:
+    words: Words = [
+        Word((unknown() if text is None else Segment(text, how=How.COMPUTED),))
+        for text in started.words
+    ]
+    if started.is_open:
+        words.append(Splice())
+    module = started.words[2] if started.words[1:2] == ("-m",) else None
+    if module is not None:
+        reader.launch(_SERVER_MODULES[module], words[3:], unwrapped, command)
+    else:
+        reader.launch("vllm serve", words[2:], unwrapped, command)
+
+
 def _read_module(
     reader: Reader, module: str, rest: Words, unwrapped: Unwrapped, command: Command
 ) -> None:
@@ -126,7 +134,7 @@ def _read_module(
     elif module in _CLI_MODULES:
         reader.vllm(rest, unwrapped, command)
     elif module == _BATCH_MODULE:
-        reader.notes.kinds.append(Kind.OFFLINE)
+        reader.offline(rest, unwrapped, command)
     else:
         _read_unseen(reader, module, rest, unwrapped, command, is_module=True)
 
@@ -154,7 +162,7 @@ def _read_unseen(
     *,
     is_module: bool,
 ) -> None:
-    args = _named(rest)
+    args = texts_of(rest)
     if "?" in target:
         # `python $VLLM_ENTRY`: the variable's name is all that is seen of the program
         args += sorted(_depends(unwrapped.words))
@@ -164,10 +172,6 @@ def _read_unseen(
     if kind is Kind.OFFLINE:
         reader.notes.engine_run = engine_runs.of_model_args(args)
     reader.beside("python", [target, *args], unwrapped)
-
-
-def _named(words: Words) -> list[str]:
-    return texts_of(words)
 
 
 def _depends(words: Words) -> frozenset[str]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _MAX_CHARS: Final = 16 * 1024
 _ENGINES: Final = frozenset({"LLM", "EngineArgs", "LLMEngine"})
-_STARTERS: Final = frozenset({"Popen", "run", "call", "check_call", "check_output", "execvp"})
+_STARTERS: Final = frozenset(
+    {"Popen", "run", "call", "check_call", "check_output", "execvp", "system", "popen"}
+)
 _SERVER: Final = re.compile(
     r"vllm\.entrypoints|AsyncLLMEngine|AsyncEngineArgs|AsyncLLM\b|build_app\(|run_server\("
     r"|[\"']vllm[\"']\s*,\s*[\"']serve[\"']|vllm serve"
@@ -39,11 +41,12 @@ class Offline:
 class Started:
     """A server that Python starts as a process: its words, None for what is not known.
 
-    `is_open`: more words may follow.
+    `is_open`: more words may follow. `text` is given instead where a shell is told to run it.
     """
 
-    words: tuple[str | None, ...]
+    words: tuple[str | None, ...] = ()
     is_open: bool = False
+    text: str | None = None
 
 
 def starts_server(source: str) -> bool:
@@ -61,7 +64,7 @@ def started(source: str) -> Started | None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.args and _name(node.func) in _STARTERS:
             words = _words(node.args[0], constants)
-            if words is not None and _is_server(words.words):
+            if words is not None and (words.text is not None or _is_server(words.words)):
                 found.append(words)
     return found[0] if len(found) == 1 else None
 
@@ -133,6 +136,9 @@ def _text(node: ast.expr, constants: Mapping[str, ast.expr]) -> str | None:
 
 def _words(node: ast.expr, constants: Mapping[str, ast.expr]) -> Started | None:
     node = _resolved(node, constants)
+    text = _text(node, constants)
+    if text is not None and _SERVER.search(text):
+        return Started(text=text)
     if not isinstance(node, ast.List | ast.Tuple):
         return None
     words: list[str | None] = []

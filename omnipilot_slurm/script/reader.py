@@ -83,7 +83,7 @@ class Reader:
         self.notes.hints += [*unwrapped.images, *_hints(command.words)]
         n_launches = len(self.notes.launches)
         if unwrapped.shell_text is not None:
-            self._run_text(unwrapped.shell_text, unwrapped, command)
+            self.run_text(unwrapped.shell_text, unwrapped, command)
         elif unwrapped.reads_stdin:
             self._run_stdin(unwrapped, command)
         elif unwrapped.entrypoint:
@@ -124,7 +124,8 @@ class Reader:
 
     # texts that are scripts of their own
 
-    def _run_text(self, word: Word, unwrapped: Unwrapped, command: Command) -> None:
+    def run_text(self, word: Word, unwrapped: Unwrapped, command: Command) -> None:
+        """Walk a text that a shell is told to run."""
         if unwrapped.evaluated and _is_output(word):
             # `eval "$(conda shell.bash hook)"`: what a tool prints sets the shell up
             return
@@ -255,13 +256,14 @@ class Reader:
     def vllm(self, words: Words, unwrapped: Unwrapped, command: Command) -> None:
         """Read the words behind `vllm`."""
         verb = texts_of(words[:1])[0] if words else ""
-        kinds = {"run-batch": Kind.OFFLINE, "chat": Kind.CLIENT, "complete": Kind.CLIENT}
         if verb == "serve":
             self.launch("vllm serve", words[1:], unwrapped, command)
         elif verb == "bench":
             self._bench(words[1:], unwrapped, command)
-        elif verb in kinds:
-            self.notes.kinds.append(kinds[verb])
+        elif verb == "run-batch":
+            self.offline(words[1:], unwrapped, command)
+        elif verb in ("chat", "complete"):
+            self.notes.kinds.append(Kind.CLIENT)
         elif verb == "?" or any(isinstance(word, Splice) for word in words):
             self.notes.kinds.append(Kind.OPAQUE)
 
@@ -270,9 +272,17 @@ class Reader:
             self.notes.kinds.append(Kind.CLIENT)
             return
         self.notes.kinds.append(Kind.BENCH)
-        self.notes.gpu_work.append("vllm bench")
-        read = launches.of_words("vllm bench", words[1:], self._site(unwrapped, command))
+        self._engine_run("vllm bench", words[1:], unwrapped, command)
+
+    def offline(self, words: Words, unwrapped: Unwrapped, command: Command) -> None:
+        """Read the words behind `vllm run-batch`."""
+        self.notes.kinds.append(Kind.OFFLINE)
+        self._engine_run("", words, unwrapped, command)
+
+    def _engine_run(self, form: str, words: Words, unwrapped: Unwrapped, command: Command) -> None:
+        read = launches.of_words(form, words, self._site(unwrapped, command))
         self.notes.engine_run = read.launch
+        self.notes.gpu_work.append("another vLLM engine")
 
     def _site(self, unwrapped: Unwrapped, command: Command) -> Site:
         return Site(

@@ -33,6 +33,10 @@ _READ_SLACK: Final = 32 * 1024
 #: looks at the budget during one parse; 64 KiB of dense plain script take 900
 _MAX_LOOKS: Final = 1500
 _LANGUAGE: Final = tree_sitter.Language(tree_sitter_bash.language())
+#: a variable in the middle of a word, as far as a cheap look can tell
+_UNBRACED: Final = re.compile(
+    r"(?<![\s\\;&|(<>$`])\$([A-Za-z_][A-Za-z_0-9]*)(?=[^\s\"'$;&|<>(){}\[\]`A-Za-z_0-9])"
+)
 _UNKNOWN: Final = re.compile(r"__omnipilot_(\d+)")
 
 
@@ -51,6 +55,7 @@ class Source:
     __slots__ = ("_end", "_segments", "_starts", "data")
 
     def __init__(self, segments: Sequence[Segment], *, end: int | None = None) -> None:
+        segments = _with_braces(segments)
         self._segments = segments
         self._end = end
         self._starts: list[int] = []
@@ -141,6 +146,30 @@ class Source:
         if meter.is_over:
             raise OverBudgetError
         return tree.root_node
+
+
+def _with_braces(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """Write `$A/$B.log` as `$A/${B}.log`, which the grammar takes for two words otherwise."""
+    if not any(s.text is not None and _UNBRACED.search(s.text) for s in segments):
+        return segments
+    found: list[Segment] = []
+    for segment in segments:
+        text, position = segment.text or "", 0
+        for match in _UNBRACED.finditer(text):
+            found.append(_cut(segment, position, match.start()))
+            found.append(segment._replace(text="${" + match[1] + "}", start=None))
+            position = match.end()
+        found.append(segment if position == 0 else _cut(segment, position, len(text)))
+    return found
+
+
+def _cut(segment: Segment, start: int, stop: int) -> Segment:
+    """Return the characters [start, stop) of a segment that is known."""
+    text = segment.text or ""
+    origin = segment.start
+    if origin is not None:
+        origin += len(encode(text[:start]))
+    return segment._replace(text=text[start:stop], start=origin)
 
 
 class _Meter:

@@ -72,6 +72,9 @@ class Unwrapped:
             first = self.words[0]
             if first != BLANK and not first.depends:
                 break
+            if first.depends and _needs_program(self.words[1:]):
+                self.words = [Word((unknown(first.depends),)), *self.words[1:]]
+                break
             self.skipped |= first.depends
             self.words = self.words[1:]
 
@@ -102,10 +105,10 @@ def behind_options(words: Words, rule: Rule, values: dict[str, Word] | None = No
             text = _option_start(word)
         if text == "--":
             return words[index + 1 :]
+        if isinstance(word, Splice) and _is_option(words[index + 1 : index + 2]):
+            index += 1
+            continue
         if text is None or text == "-" or not text.startswith("-"):
-            if isinstance(word, Splice) and values is None:
-                index += 1
-                continue
             break
         name, equals, _ = text.lstrip("-").partition("=")
         is_long = text.startswith("--") or name in long
@@ -115,6 +118,16 @@ def behind_options(words: Words, rule: Rule, values: dict[str, Word] | None = No
             _note_value(values, name if is_long else text[1], words[index : index + 2], takes=takes)
         index += 2 if takes else 1
     return words[index:]
+
+
+def _needs_program(words: Words) -> bool:
+    """Return whether words can only be the arguments of a program in front of them."""
+    text = text_of(words[0]) if words else None
+    return text is not None and (text.startswith("-") or text == "serve" or text.endswith(".py"))
+
+
+def _is_option(words: Words) -> bool:
+    return bool(words) and (text_of(words[0]) or "").startswith("-")
 
 
 def _option_start(word: Word) -> str | None:

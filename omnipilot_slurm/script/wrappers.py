@@ -35,6 +35,7 @@ _MAX_WRAPPERS: Final = 16
 _ENV: Final = Rule(short="uCS", long="unset chdir split-string")
 _TMUX_VERBS: Final = frozenset({"new", "new-session", "new-window", "neww"})
 _TMUX: Final = Rule(short="scnxytFe")
+_NO_OPTIONS: Final = Rule()
 _SPACE: Final = Segment(" ")
 _INPUTS: Final = frozenset({":::", "::::", ":::+", "::::+"})
 
@@ -69,6 +70,9 @@ def _step(name: str, found: Unwrapped) -> bool:
         return _terminal(name, found)
     elif name == "ray":
         return _ray(found)
+    elif name == "uv" and [text_of(word) for word in found.words[1:3]] == ["tool", "run"]:
+        found.words = found.words[2:]
+        return _plain("uvx", found)
     elif name in RULES:
         return _plain(name, found)
     else:
@@ -85,9 +89,10 @@ def _plain(name: str, found: Unwrapped) -> bool:
     if name == "ssh" and len(behind) > 1:
         _evaluate(found, behind[1:])
         return True
-    if behind[: rule.skip] and text_of(behind[0]) == "--":
-        behind = behind[1:]
-    behind = without_dashes(behind[rule.skip :])
+    if behind[: rule.skip]:
+        behind = without_dashes(behind)
+        behind = behind_options(behind[rule.skip :], _NO_OPTIONS)
+    behind = without_dashes(behind)
     if name in ("xargs", "parallel"):
         return _fed(name, found, behind)
     found.words = behind
@@ -108,7 +113,7 @@ def _srun(found: Unwrapped) -> None:
             found.images.append(option.value)
         if option.name == "multi-prog":
             found.unseen_program = True
-    while command < len(words) and isinstance(words[command], Splice):
+    while command + 1 < len(words) and isinstance(words[command], Splice):
         command += 1
     found.words = words[command:]
 
