@@ -86,8 +86,11 @@ class SiteSource:
         """
         if self._read is None:
             return loaded
+        before = self._read.snapshot
         snapshot = self._read.reader.read(time.time())
-        return self._loaded(replace(self._read, snapshot=snapshot), None)
+        fresh = self._loaded(replace(self._read, snapshot=snapshot), None)
+        is_same = replace(snapshot, taken_at=before.taken_at) == before
+        return replace(fresh, decide=loaded.decide) if is_same else fresh
 
     def close(self) -> None:
         """Let go of the process that reads model folders."""

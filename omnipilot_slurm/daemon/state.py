@@ -60,7 +60,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One consistent set; `generation` differs between any two, 0 is before the first load."""
+    """One consistent set; `generation` rises with each new decider, 0 is before the first load."""
 
     generation: int
     loaded: Loaded
@@ -142,7 +142,9 @@ class States:
     def _swap(self, read: Callable[[], Loaded]) -> None:
         loaded = read()
         if loaded is not self.current.loaded:
-            generation = self.current.generation + 1
+            # a cluster on which nothing moved leaves the decider and the cached answers in force
+            moved = loaded.decide is not self.current.loaded.decide
+            generation = self.current.generation + moved
             self.current = State(generation=generation, loaded=loaded, at=time.time())
             self._swapped(self.current)
 

@@ -6,6 +6,7 @@ import gc
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +35,8 @@ class Scripted:
 
     def load(self) -> Loaded:
         self.calls.append("load")
-        return replace(self._give(self.next))
+        loaded = self._give(self.next)
+        return replace(loaded, decide=partial(loaded.decide))
 
     def refresh(self, loaded: Loaded) -> Loaded:
         self.calls.append("refresh")
@@ -140,9 +142,18 @@ def test_a_refresh_without_news_keeps_the_generation(
 
 def test_a_refresh_with_news_swaps(states: States, source: Scripted, swaps: list[State]) -> None:
     states.reload().result(PATIENCE_S)
-    source.refreshed = Loaded(decide=advise)
+    source.refreshed = Loaded(decide=partial(advise))
     states.refresh().result(PATIENCE_S)
     assert [state.generation for state in swaps] == [1, 2]
+
+
+def test_a_refresh_that_found_nothing_moved_is_published_and_keeps_the_answers(
+    states: States, source: Scripted, swaps: list[State]
+) -> None:
+    states.reload().result(PATIENCE_S)
+    source.refreshed = replace(states.current.loaded, documents={"cluster.json": "newer"})
+    states.refresh().result(PATIENCE_S)
+    assert [(s.generation, len(s.loaded.documents)) for s in swaps] == [(1, 0), (1, 1)]
 
 
 def test_a_refresh_that_fails_keeps_the_state_and_is_logged_once(
