@@ -23,7 +23,10 @@ def test_70b_in_bf16_on_one_a100_40gb_moves_to_the_smallest_arm_that_starts() ->
     assert (arm.partition, arm.n_gpus, arm.tensor_parallel) != ("a100", 1, 1)
     change = decision.finding.change
     assert change is not None
-    assert change.fields == {"partition": arm.partition, "gres": f"gpu:{arm.gres_type}:{arm.n_gpus}"}
+    assert change.fields == {
+        "partition": arm.partition,
+        "gres": f"gpu:{arm.gres_type}:{arm.n_gpus}",
+    }
     moved = apply(text.encode(), change.edits).decode()
     assert moved.endswith(f"--max-model-len 8192 --tensor-parallel-size {arm.tensor_parallel}\n")
 
@@ -51,7 +54,10 @@ def test_tp_3_for_32_heads_on_3_gpus_is_refused_naming_2_and_4() -> None:
 
 
 def test_good_job_passes_in_silence() -> None:
-    decision = ask(script("gpu:h100:1", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192"), partition="h100")
+    decision = ask(
+        script("gpu:h100:1", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192"),
+        partition="h100",
+    )
     assert decision.verdict is Verdict.PASS
     assert decision.messages == ()
 
