@@ -3,13 +3,14 @@
     python benchmarks/shim_rate.py [--rounds N] [--jobs N] [--submitters N] [--only NAME ...]
 
 Needs root, Slurm, a C compiler and libslurm-dev (sbatch is too slow to tell, so a C program submits
-held jobs), and lua-posix for the clock inside. Every arm has a Slurm of its own, all up at once. A
-round times every arm once, in an order shuffled anew; a ratio is taken within a round, and its line
-gives the median over the rounds with the interval between two of the ordered ratios that covers the
-true median with at least 95 %. Many short rounds beat few long ones where others use the machine.
-Before a slurmctld holds more than 200 jobs it starts anew without any: job_submit/lua makes a table
-of all jobs at each submission, so any Lua plugin, the trivial one too, costs more with each job.
-Then each plugin runs once more, alone, with a clock around its slurm_job_submit.
+jobs that begin tomorrow), and lua-posix for the clock inside. Every arm has a Slurm of its own, all
+up at once. A round times every arm once, in an order shuffled anew; a ratio is taken within a
+round, and its line gives the median over the rounds with the interval between two of the ordered
+ratios that covers the true median with at least 95 %. Many short rounds beat few long ones where
+others use the machine. Before a slurmctld holds more than 200 jobs it starts anew without any:
+job_submit/lua makes a table of all jobs at each submission, so any Lua plugin, the trivial one too,
+costs more with each job. Then each plugin runs once more, alone, with a clock around its
+slurm_job_submit.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from omnipilot_slurm.sandbox import DEFAULT_NODES, Sandbox, daemons, startup  # noqa: E402 (found by the line above)
+from omnipilot_slurm.sandbox.pilot import Pilot  # noqa: E402 (as above)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +73,8 @@ export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 for step in 1 2 3; do echo "step $step of $SLURM_JOB_ID on $(hostname)"; done
 """
 OTHER_SCRIPT = f"#!/bin/bash\n#SBATCH --time=60\n{_SETUP * 8}srun ./simulate --input run.nml\n"
-VLLM_SCRIPT = f"#!/bin/bash\n#SBATCH --time=60\n{_SETUP * 8}vllm serve org/model --port 8000\n"
+_SERVE = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192 --port 8000"
+VLLM_SCRIPT = f"#!/bin/bash\n#SBATCH --time=60\n{_SETUP * 8}{_SERVE}\n"
 
 
 def listen(path: Path) -> socket.socket:
@@ -107,13 +110,14 @@ def serve_nothing(path: Path) -> None:
 class Arm:
     """One way to run a slurmctld: a plugin, what stands behind its socket, and what is submitted.
 
-    `daemon` serves the socket in a process of its own; None: nobody listens. `is_new`: no script
-    comes twice.
+    `daemon` serves the socket in a process of its own; None: nobody listens. `pilot`: OmniPilot as
+    it is, the shim and omnipilotd in enforce mode. `is_new`: no script comes twice.
     """
 
     plugin: str | None
     script: str
     daemon: Callable[[Path], None] | None = None
+    pilot: bool = False
     is_new: bool = False
 
 
@@ -134,6 +138,9 @@ ARMS = {
     "vllm, dead": Arm(plugin="shim", script=VLLM_SCRIPT),
     "vllm, hung": Arm(plugin="shim", script=VLLM_SCRIPT, daemon=serve_nothing),
     "vllm, echo": Arm(plugin="shim", script=VLLM_SCRIPT, daemon=serve_echo),
+    "vllm, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=True),
+    "new, echo": Arm(plugin="shim", script=VLLM_SCRIPT, daemon=serve_echo, is_new=True),
+    "new, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=True, is_new=True),
 }
 CLAIMS = (
     Claim(arm="other, shim", baseline="other, trivial", at_least=0.97),
@@ -141,6 +148,8 @@ CLAIMS = (
     Claim(arm="vllm, dead", baseline="vllm, no plugin", at_least=0.95),
     Claim(arm="vllm, hung", baseline="vllm, no plugin", at_least=0.9),
     Claim(arm="vllm, echo", baseline="vllm, no plugin", at_least=0.0),
+    Claim(arm="vllm, omnipilotd", baseline="vllm, echo", at_least=0.9),
+    Claim(arm="new, omnipilotd", baseline="new, echo", at_least=0.65),
 )
 
 
@@ -166,6 +175,7 @@ def running(arm: Arm, folder: Path, *, timings: Path | None = None) -> Iterator[
         accounting=False,
         nodes=DEFAULT_NODES[:1],
         plugin=plugin if arm.plugin else None,
+        pilot=Pilot() if arm.pilot else None,
     )
     if arm.plugin:
         plugin.mkdir()

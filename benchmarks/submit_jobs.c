@@ -1,4 +1,4 @@
-/* Submits held batch jobs as fast as a slurmctld takes them; sbatch itself is too slow to tell.
+/* Submits jobs that begin tomorrow as fast as a slurmctld takes them; sbatch is too slow to tell.
  *
  * usage: submit_jobs SCRIPT N_PROCESSES N_EACH UID NEW   (SLURM_CONF names the Slurm)
  * Prints the seconds from the first submission to the last answer. With NEW = 1 each script ends
@@ -12,6 +12,12 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+#define GPUS "gres/gpu:a100:1"
+#else
+#define GPUS "gres:gpu:a100:1"
+#endif
 
 extern char **environ;
 
@@ -48,7 +54,8 @@ static int submit_all(char *script, int n_jobs, uid_t uid, int is_new)
         job.work_dir = "/tmp";
         job.std_out = job.std_err = "/dev/null";
         job.min_nodes = job.max_nodes = 1;
-        job.priority = 0; /* held */
+        job.begin_time = time(NULL) + 86400; /* held jobs would not be decided on */
+        job.tres_per_node = GPUS;
         if (slurm_submit_batch_job(&job, &answer)) {
             fprintf(stderr, "submit_jobs: %s\n", slurm_strerror(slurm_get_errno()));
             return 1;
