@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
-from omnipilot_slurm.cli.advise_text import shown
+from omnipilot_slurm.cli.decision_text import shown
 from omnipilot_slurm.cli.detect import parse_variables
 from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import load_snapshot
@@ -86,11 +86,12 @@ def advise(  # noqa: PLR0917 (one parameter for each option)
     )
     folders_read.close()
     mode = mode_of(submission, site, directives.omnipilot(script))
+    record = as_json(decision)
     if as_one_json:
-        click.echo(json.dumps(as_json(decision) | {"mode": str(mode)}, ensure_ascii=False))
+        click.echo(json.dumps(record | {"mode": str(mode)}, ensure_ascii=False))
     else:
         click.echo(f"cluster: {said}; mode there: {mode}", err=True)
-        click.echo(shown(decision, script), nl=False)
+        click.echo(shown(record, script), nl=False)
     return _exit_code(decision)
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnipilot_slurm.records import Interval
-    from omnipilot_slurm.vllm.search import Change
     from omnipilot_slurm.vllm.fit import Question
     from omnipilot_slurm.vllm.report import LaunchReport, MemoryPlan
+    from omnipilot_slurm.vllm.search import Change
 
 _BAR_WIDTH = 60
 #: part of the plan -> how it is named and drawn

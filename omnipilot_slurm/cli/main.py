@@ -33,6 +33,7 @@ class Subcommand(NamedTuple):
 COMMANDS = {
     "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
+    "explain": Subcommand("omnipilot_slurm.cli.explain:explain", "A decision again, in full."),
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omnipilot_slurm.cli.main import main
 from omnipilot_slurm.sandbox.pilot import Pilot
 
 if TYPE_CHECKING:
@@ -121,6 +122,23 @@ def test_srun_inside_a_moved_job_sees_the_new_gpus(site: Sandbox, form: str) -> 
     args, _ = ASKED[form]
     starts = seen(site, site.submit(args, script=script(f"srun {LLAMA_70B}")))
     assert [(tp_of(start), n_devices(start)) for start in starts] == [("2", 2)]
+
+
+def test_decision_is_explained_again_from_the_store(
+    site: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answered = site.submit(["--gres=gpu:a100:1"], script=script(LLAMA_70B))
+    decision_id = answered.stderr.split("omnipilot explain ")[1].split()[0]
+    command = ["explain", decision_id, "--config", str(site.folders.pilot)]
+    for _ in range(50):
+        if main(command) == 0:
+            break
+        time.sleep(0.1)
+    out = capsys.readouterr().out
+    assert out.startswith(f"decision {decision_id} of ")
+    assert "2x h200, TP 2" in out
+    assert "<- chosen" in out
+    assert "'' -> ' --tensor-parallel-size 2'" in out
 
 
 def test_srun_that_asks_for_gpus_itself_moves_with_the_job(site: Sandbox) -> None:
