@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
 from omnipilot_slurm.vllm.checks.parallel import divisors
+from omnipilot_slurm.vllm.fit import judge
 from omnipilot_slurm.vllm.longest import length_limit, likely_length
 from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.search import (
@@ -110,7 +111,10 @@ def _likely(search: Search) -> int | None:
         memory=memory,
         limit=limit,
     )
-    return rounded(length) if length >= _SHORTEST else None
+    changed = with_options(question, max_model_len=rounded(length))
+    if length < _SHORTEST or judge(changed, search.coefficients).verdict is Starts.FAILS:
+        return None
+    return rounded(length)
 
 
 def _shares(search: Search) -> Iterator[Change]:

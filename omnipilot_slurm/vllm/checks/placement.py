@@ -30,10 +30,11 @@ def placement_checks(engine: EngineArgs, place: Place, here: int) -> Iterator[Ch
         return
     stage = engine.tensor_parallel * engine.prefill_context_parallel
     world = stage * engine.pipeline_parallel
-    if engine.data_parallel_local is not None:
+    replicas = engine.data_parallel
+    if engine.data_parallel_rank is not None:
+        replicas = 1
+    elif engine.data_parallel_local is not None:
         replicas = engine.data_parallel_local
-    else:
-        replicas = engine.data_parallel
     yield _held(engine, world * replicas, visible, place.n_nodes)
     if world > visible and place.n_nodes > 1:
         yield _across_nodes(engine, world, visible, here)

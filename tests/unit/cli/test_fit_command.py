@@ -1,0 +1,223 @@
+"""`omnipilot fit`: options, scripts and commands in, a verdict, its checks and changes out."""
+
+import json
+
+import pytest
+
+from omnipilot_slurm.cli import main as edge
+
+LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture
+def fit(capsys, tmp_path):
+    """Run `omnipilot fit` with no site's settings; give its code and what it printed."""
+
+    def run(*words):
+        code = edge.main(["fit", "--config", str(tmp_path), *words])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Write a batch script."""
+
+    def write(*lines):
+        path = tmp_path / "job.sh"
+        path.write_text("\n".join(("#!/bin/bash", *lines)) + "\n")
+        return str(path)
+
+    return write
+
+
+def test_a_server_that_starts_is_shown_with_its_memory(fit):
+    code, out, err = fit(
+        "--model",
+        LLAMA_8B,
+        "--gpu",
+        "H100-80GB",
+        "--vllm-version",
+        "0.11.0",
+        "--max-model-len",
+        "8k",
+    )
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == f"{LLAMA_8B} on H100-SXM5-80GB, TP 1, vLLM 0.11.0: starts"
+    assert [line[:20].strip() for line in lines[2:11]] == [
+        "GiB a GPU",
+        "W weights",
+        "A activations",
+        "N non-torch",
+        "G CUDA graphs",
+        "K KV cache",
+        ". outside the budget",
+        "budget",
+        "total",
+    ]
+    bar = lines[12]
+    assert len(bar) == 62
+    assert bar.strip("[]").replace("W", "").replace("A", "").replace("K", "").strip(".") == ""
+    assert "smallest changes" not in out
+
+
+def test_a_server_that_fails_is_told_why_and_what_would_start(fit):
+    code, out, _ = fit("--model", LLAMA_8B, "--gpu", "L4", "--vllm-version", "0.11.0")
+    assert code == 3
+    assert "FAILS   kv_cache: " in out
+    assert "one request of 131072 tokens needs 16.00 GiB" in out
+    assert out.split("smallest changes that start:\n")[1].startswith("  --max-model-len ")
+
+
+def test_a_bar_runs_out_of_a_card_that_the_weights_exceed(fit):
+    _, out, _ = fit("--model", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "L4")
+    (bar,) = (line for line in out.splitlines() if line.startswith("[W"))
+    assert bar.startswith("[" + "W" * 60 + "|W")
+
+
+def test_the_json_object_holds_what_the_text_says(fit):
+    code, out, _ = fit("--json", "--model", LLAMA_8B, "--gpu", "L4", "--vllm-version", "0.11.0")
+    found = json.loads(out)
+    assert code == 3
+    assert (found["verdict"], found["gpu"], found["p_starts"]) == ("fails", "l4", None)
+    assert {"id", "kind", "ok", "detail"} == found["checks"][0].keys()
+    assert found["memory"]["weights_gib"].keys() == {"lo", "mid", "hi"}
+    assert found["memory"]["kv_need_gib"]["mid"] == 16.0
+    assert found["max_model_len_that_fits"] > 0
+    assert found["smallest_changes"][0]["sets"] == "max_model_len"
+    assert found["smallest_changes"][0]["starts"] == "starts"
+
+
+def test_without_a_card_only_what_holds_on_every_card_is_decided(fit):
+    code, out, _ = fit("--model", "Qwen/Qwen2.5-7B-Instruct", "--tp", "8")
+    assert code == 3
+    assert "28 attention heads / TP 8 leaves 4" in out
+    assert "(unsure, p = " in out
+
+
+def test_of_a_pair_the_weaker_card_decides(fit):
+    code, out, _ = fit("--model", LLAMA_8B, "--gpu", "L40S + L4", "--vllm-version", "0.11.0")
+    assert code == 3
+    assert "  L40S + L4: the weaker card decides\n" in out
+
+
+def test_heads_and_capability_stand_in_for_what_is_not_known(fit):
+    code, out, _ = fit("--model", "mine/unheard-of", "--heads", "14", "--tp", "4", "--gpus", "4")
+    assert code == 3
+    assert out.startswith("a model that is not known on any card, TP 4, any vLLM: fails\n")
+    assert "  model 'mine/unheard-of' is not known\n" in out
+    code, out, _ = fit("--model", "mine/unheard-of", "--capability", "7.0", "--quantization", "awq")
+    assert code == 3
+    assert "awq needs compute capability 7.5, the card has 7.0" in out
+
+
+def test_a_whole_command_is_read_with_what_the_version_does_not_take(fit):
+    code, out, _ = fit(
+        "--gpu", "H100-80GB", "--vllm-version", "0.19.0", "--",
+        "vllm", "serve", LLAMA_8B, "--max-model-len", "8192", "--swap-space", "4",
+    )  # fmt: skip
+    assert code == 3
+    assert "FAILS   options: --swap-space: unrecognized argument; vLLM has it up to 0.17.1" in out
+    assert "  leave out --swap-space\n" in out
+
+
+def test_the_module_form_of_a_server_is_read(fit):
+    code, out, _ = fit(
+        "--gpu", "H100-80GB", "--",
+        "python3", "-m", "vllm.entrypoints.openai.api_server",
+        "--model", LLAMA_8B, "--max-model-len", "8192", "--tensor-parallel-size", "2",
+    )  # fmt: skip
+    assert code == 0
+    assert out.startswith(f"{LLAMA_8B} on H100-SXM5-80GB, TP 2, any vLLM: starts")
+
+
+def test_a_batch_script_brings_its_gpus_its_version_and_its_variables(fit, job):
+    script = job(
+        "#SBATCH --gres=gpu:h100:2",
+        "export VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+        "apptainer exec --nv docker://vllm/vllm-openai:v0.11.0 \\",
+        "  vllm serve Qwen/Qwen2.5-7B-Instruct -tp 4 --max-model-len 65536",
+    )
+    code, out, _ = fit(script)
+    assert code == 3
+    assert "on H100-SXM5-80GB, TP 4, vLLM 0.11.0: fails" in out
+    assert "TP 4 = 4 of 2 GPUs held" in out
+    assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN lets vLLM start beyond it" in out
+
+
+def test_a_gres_type_that_names_no_one_card_leaves_the_card_open(fit, job):
+    script = job("#SBATCH --gres=gpu:a100:1", f"vllm serve {LLAMA_8B} --max-model-len 8192")
+    _, out, _ = fit(script)
+    assert " on any card, TP 1" in out
+    assert "  gpu 'a100' may be a100-40g or a100-80g; give --gpu\n" in out
+    assert " on A100-SXM4-80GB, TP 1" in fit(script, "--gpu", "A100-80GB")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "error: no model is named\nhint: give --model, or a whole vllm command\n"),
+        (
+            ["--model", LLAMA_8B, "--max-model-len", "banana"],
+            2,
+            "error: --max-model-len must be like 8192, 32k or auto, was 'banana'\n",
+        ),
+        (
+            ["--model", LLAMA_8B, "--max-model-len", "0"],
+            2,
+            "error: --max-model-len must be like 8192, 32k or auto, was '0'\n",
+        ),
+        (
+            ["--model", LLAMA_8B, "--capability", "80"],
+            2,
+            "error: --capability must be like 8.0, was '80'\n",
+        ),
+        (
+            ["--model", LLAMA_8B, "--vllm-version", "latest"],
+            2,
+            "error: --vllm-version must be like 0.10.2, was 'latest'\n",
+        ),
+        (
+            ["--model", LLAMA_8B, "--gpus", "1", "--nodes", "2"],
+            2,
+            "error: --gpus must be at least --nodes, was 1\n",
+        ),
+        (
+            ["--model", LLAMA_8B, "--gpu", "L4 + L4 + L4"],
+            2,
+            "error: --gpu must be one card or a pair X + Y, was 'L4 + L4 + L4'\n",
+        ),
+        (
+            ["--model", LLAMA_8B, "--", "vllm", "serve", "x"],
+            2,
+            "error: --model and a script or command name two models; give one of them\n",
+        ),
+        (
+            ["--", "vllm", "bench", "x"],
+            2,
+            (
+                "error: the command behind -- must start a server (vllm serve ...,"
+                " python -m vllm.entrypoints.openai.api_server ...), was 'vllm bench x'\n"
+            ),
+        ),
+        (
+            ["--model", LLAMA_8B, "--gpu", "H101"],
+            1,
+            (
+                "error: gpu 'H101' is not known; near names: h100\n"
+                "hint: map it in cluster.gpu_map, or describe it in gpus.yaml\n"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_line(fit, words, code, said):
+    assert fit(*words) == (code, "", said)
+
+
+def test_a_script_without_a_server_is_refused_with_where_to_look(fit, job):
+    code, _, err = fit(job("srun hostname"))
+    assert code == 2
+    assert err.endswith("hint: omnipilot detect shows what is read in it\n")
