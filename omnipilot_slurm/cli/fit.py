@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
 from omnipilot_slurm.catalog.lookup import Catalog
@@ -19,6 +20,7 @@ from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.startup_file import load_startup
 from omnipilot_slurm.vllm.changes import smallest_changes
 from omnipilot_slurm.vllm.fit import answer
+from omnipilot_slurm.vllm.kv import CACHE_BYTES
 from omnipilot_slurm.vllm.values import human_int_or_auto
 from omnipilot_slurm.vllm.versions import find_key
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _FOLDER_S = 3.0
 _AUTO = -1
+_DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 _CODES = {Starts.STARTS: 0, Starts.FAILS: 3, Starts.UNSURE: 4}
 _ENGINE = (
     "tensor_parallel",
@@ -45,7 +48,10 @@ _ENGINE = (
 )
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+_ALSO_ENGINE = ("model", "max_model_len", "no_chunked_prefill")
+
+
+@click.command()
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[JOB.sh | -- VLLM COMMAND]")
 @click.option("--model", help="Model id, or a folder with its config.json.")
 @click.option("--gpu", help="Card; of a pair 'X + Y' the weaker one decides.")
@@ -55,9 +61,15 @@ _ENGINE = (
 @click.option("--pp", "pipeline_parallel", type=click.IntRange(1), default=1, help="PP degree.")
 @click.option("--dp", "data_parallel", type=click.IntRange(1), default=1, help="DP degree.")
 @click.option("--ep", "expert_parallel", is_flag=True, help="Experts in parallel.")
-@click.option("--dtype", default="auto", help="Type of the activations.")
+@click.option("--dtype", type=click.Choice(_DTYPES), default="auto", help="Activations' type.")
 @click.option("--quantization", help="Method, as vLLM's option.")
-@click.option("--kv-cache-dtype", default="auto", help="Type of the cache.")
+@click.option(
+    "--kv-cache-dtype",
+    type=click.Choice(["auto", *CACHE_BYTES]),
+    metavar="TYPE",
+    default="auto",
+    help="The cache's type.",
+)
 @click.option("--max-model-len", help="Context; 32k is 32000, 32K 32768, auto what fits.")
 @click.option("--max-num-seqs", type=click.IntRange(1), help="Sequences in a step.")
 @click.option("--max-num-batched-tokens", type=click.IntRange(1), help="Tokens in a step.")
@@ -77,12 +89,23 @@ _ENGINE = (
     help=f"Folder with the site's settings. [default: {SITE_FOLDER}]",
 )
 @click.option("--json", "as_one_json", is_flag=True, help="Print one JSON object a server.")
-def fit(*, words: tuple[str, ...], as_one_json: bool, config: Path | None, **options: Any) -> int:
+@click.pass_context
+def fit(
+    context: click.Context,
+    /,
+    *,
+    words: tuple[str, ...],
+    as_one_json: bool,
+    config: Path | None,
+    **options: Any,
+) -> int:
     """Say whether a vLLM server starts, with every check and the smallest change that does.
 
     The server is told by options, by a batch script, or by a whole vLLM command behind `--`.
     Without --gpu only what holds on every card is decided.
     """
+    if words:
+        _refuse_beside_words(context)
     folder = config or SITE_FOLDER
     catalog = Catalog.load(site=folder if folder.is_dir() else None)
     coefficients = load_startup([folder] if folder.is_dir() else [])
@@ -107,6 +130,18 @@ def fit(*, words: tuple[str, ...], as_one_json: bool, config: Path | None, **opt
     return _CODES[Starts.STARTS]
 
 
+def _refuse_beside_words(context: click.Context) -> None:
+    """Refuse options of the engine beside a script or command, which says them itself."""
+    for parameter in context.command.params:
+        if parameter.name not in {*_ENGINE, *_ALSO_ENGINE} - {"vllm_version"}:
+            continue
+        if context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"{parameter.opts[0]} stands beside a script or command, which says it itself",
+                hint="change it there, or describe the server by options alone",
+            )
+
+
 def _asked(reader: Reader, words: tuple[str, ...], options: dict[str, Any]) -> Iterator[Asked]:
     held = Held(
         **{name: options[name] for name in ("gpu", "n_gpus", "n_nodes", "heads", "capability")}
@@ -114,8 +149,6 @@ def _asked(reader: Reader, words: tuple[str, ...], options: dict[str, Any]) -> I
     version = options["vllm_version"]
     if version is not None and find_key(version) is None:
         raise UsageError(f"--vllm-version must be like 0.10.2, was {version!r}")
-    if words and options["model"] is not None:
-        raise UsageError("--model and a script or command name two models; give one of them")
     if not words:
         yield reader.from_options(_engine(options), held)
     elif len(words) == 1 and Path(words[0]).is_file():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.facts import ModelFacts
 
 #: bytes of one cached element by --kv-cache-dtype; "auto" is the activations' type
-_CACHE_BYTES = {
+CACHE_BYTES = {
     "fp8": 1.0,
     "fp8_e4m3": 1.0,
     "fp8_e5m2": 1.0,
@@ -76,7 +76,7 @@ def _bytes_per_token(
     model: ModelFacts, tensor_parallel: int, kv_cache_dtype: str, dtype_bytes: float
 ) -> tuple[float, float]:
     """Return the bytes that a full and a sliding layer cache for one token on one GPU."""
-    element = _CACHE_BYTES.get(kv_cache_dtype, dtype_bytes)
+    element = CACHE_BYTES.get(kv_cache_dtype, dtype_bytes)
     if model.mla is not None:
         latent = (model.mla.kv_lora_rank + model.mla.qk_rope_head_dim) * element
         if kv_cache_dtype == "fp8_ds_mla":

@@ -1,10 +1,13 @@
 """`omnipilot fit`: options, scripts and commands in, a verdict, its checks and changes out."""
 
 import json
+from pathlib import Path
 
+import click
 import pytest
 
 from omnipilot_slurm.cli import main as edge
+from omnipilot_slurm.cli.fit import fit as command
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -193,7 +196,10 @@ def test_a_gres_type_that_names_no_one_card_leaves_the_card_open(fit, job):
         (
             ["--model", LLAMA_8B, "--", "vllm", "serve", "x"],
             2,
-            "error: --model and a script or command name two models; give one of them\n",
+            (
+                "error: --model stands beside a script or command, which says it itself\n"
+                "hint: change it there, or describe the server by options alone\n"
+            ),
         ),
         (
             ["--", "vllm", "bench", "x"],
@@ -221,3 +227,16 @@ def test_a_script_without_a_server_is_refused_with_where_to_look(fit, job):
     code, _, err = fit(job("srun hostname"))
     assert code == 2
     assert err.endswith("hint: omnipilot detect shows what is read in it\n")
+
+
+def test_the_documented_example_is_what_is_printed(fit):
+    page = (Path(__file__).parents[3] / "docs" / "fit.md").read_text()
+    example = page.split("```\n$ omnipilot fit ")[1].split("\n```")[0]
+    words, _, shown = example.partition("\n")
+    assert fit(*words.split())[1] == shown + "\n"
+
+
+def test_every_option_says_what_it_is():
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert len(options) > 20
+    assert [option.name for option in options if not option.help] == []
