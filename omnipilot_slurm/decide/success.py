@@ -30,11 +30,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from omnipilot_slurm.decide import beta
+from omnipilot_slurm.decide.assumed import at_size
 from omnipilot_slurm.records import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from omnipilot_slurm.decide.assumed import AssumedLaunches
     from omnipilot_slurm.records import Arm
 
 #: m is fitted from so many groups on; a group of one launch says nothing about it
@@ -90,16 +92,6 @@ class LaunchCounts:
     """The site's own launches that passed the checks, by group."""
 
     by_group: Mapping[LaunchGroup, Outcomes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssumedLaunches:
-    """What holds without the site's data; `prior_launches` is m, fitted between its bounds."""
-
-    success_by_gpus: Mapping[int, float]
-    prior_launches: float
-    prior_launches_lo: float
-    prior_launches_hi: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,14 +154,6 @@ def minor_version(version: str | None) -> str | None:
     """Return major.minor of a version, None for what has none (`nightly`)."""
     match = _MINOR.match(version or "")
     return match[1] if match else None
-
-
-def nearest_size(by_gpus: Mapping[int, float], n_gpus: int) -> float:
-    """Return the value of the listed number of GPUs that is nearest; of two, the larger one's."""
-    value = by_gpus.get(n_gpus)
-    if value is not None:
-        return value
-    return by_gpus[min(by_gpus, key=lambda size: (abs(size - n_gpus), -size))]
 
 
 def launch_priors(assumed: AssumedLaunches, counts: LaunchCounts) -> LaunchPriors:
@@ -279,7 +263,7 @@ class _Shrinkage:
 
 def _scaled(assumed: AssumedLaunches, n_gpus: int, ratio: float) -> float:
     """Return the assumed failure rate of a size times a ratio."""
-    rate = 1.0 - nearest_size(assumed.success_by_gpus, n_gpus)
+    rate = 1.0 - at_size(assumed.success_by_gpus, n_gpus)
     return min(rate * ratio, _MAX_FAILURE_RATE)
 
 

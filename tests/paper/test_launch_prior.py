@@ -12,8 +12,8 @@ import statistics
 
 import pytest
 
+from omnipilot_slurm.decide.assumed import AssumedLaunches
 from omnipilot_slurm.decide.success import (
-    AssumedLaunches,
     LaunchCounts,
     LaunchGroup,
     LaunchPriors,
@@ -26,7 +26,11 @@ from omnipilot_slurm.decide.success import (
 from omnipilot_slurm.records import Arm
 
 ASSUMED = AssumedLaunches(
-    success_by_gpus={4: 0.9}, prior_launches=20.0, prior_launches_lo=5.0, prior_launches_hi=100.0
+    success_by_gpus={4: 0.9},
+    prior_launches=20.0,
+    prior_launches_lo=5.0,
+    prior_launches_hi=100.0,
+    history_days=365.0,
 )
 N_GROUPS = 60
 SEEDS = range(15)

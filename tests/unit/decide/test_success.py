@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnipilot_slurm.decide.assumed import AssumedLaunches, at_size
 from omnipilot_slurm.decide.success import (
     MIN_GROUPS,
-    AssumedLaunches,
     LaunchCounts,
     LaunchGroup,
     LaunchPriors,
@@ -21,7 +21,6 @@ from omnipilot_slurm.decide.success import (
     launch_priors,
     launch_probability,
     minor_version,
-    nearest_size,
 )
 from omnipilot_slurm.records import Arm
 
@@ -30,6 +29,7 @@ ASSUMED = AssumedLaunches(
     prior_launches=20.0,
     prior_launches_lo=5.0,
     prior_launches_hi=100.0,
+    history_days=365.0,
 )
 ARM = Arm(
     partition="h100", gpu="h100", gres_type="h100", n_gpus=4, tensor_parallel=4, precision="fp8"
@@ -229,4 +229,4 @@ def test_versions_count_by_major_and_minor(version: str | None, minor: str | Non
 
 
 def test_of_two_sizes_as_near_the_larger_counts() -> None:
-    assert nearest_size({2: 0.2, 4: 0.6}, 3) == 0.6
+    assert at_size({2: 0.2, 4: 0.6}, 3) == 0.6
