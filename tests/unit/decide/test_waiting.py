@@ -18,17 +18,16 @@ from omnipilot_slurm.cluster_facts import (
 )
 from omnipilot_slurm.decide.assumed import AssumedWaits
 from omnipilot_slurm.decide.pools import GpuPool
-from omnipilot_slurm.decide.waiting import (
+from omnipilot_slurm.decide.wait_history import (
     AT_ONCE_H,
     QueueWaits,
     Wait,
     WaitGroup,
     WaitHistory,
     WaitSample,
-    n_free_nodes,
-    queue_wait,
     queue_waits,
 )
+from omnipilot_slurm.decide.waiting import n_free_nodes, queue_wait
 from omnipilot_slurm.facts import GpuFacts
 from omnipilot_slurm.records import Arm
 
