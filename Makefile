@@ -2,7 +2,7 @@
 # make demo   a throwaway Slurm, sample jobs, our answers; everything is shut down again
 # make lint   ruff, mypy and luacheck only
 # make bench-*  print the figures quoted in the docs; not tests
-.PHONY: test lint demo
+.PHONY: test lint demo bench-launch
 
 test: lint
 	venv=$$(tools/setup.sh test) && $$venv/bin/coverage erase \
@@ -18,3 +18,6 @@ lint:
 
 demo:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python tools/demo.py
+
+bench-launch:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/launch.py

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.catalog.local import Folders
     from omnipilot_slurm.cluster_facts import Snapshot
+    from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Models
     from omnipilot_slurm.site_settings import GpuMap
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
@@ -39,10 +40,9 @@ class SiteFiles:
     def site(self, snapshot: Snapshot, folders: Folders) -> Site:
         """Return the site with the cluster as it is; `folders` looks models up by their path."""
         settings = self.settings_file.settings
-        gpus = {gpu_id: self.catalog.gpu(gpu_id) for gpu_id in self.catalog.gpu_ids()}
         return Site(
             snapshot=snapshot,
-            pools=pools_of(snapshot, self._gpu_map(snapshot), gpus, self._gpu_id),
+            pools=self.pools(snapshot),
             models=models_of(self.catalog, folders),
             startup=self.startup,
             policy=settings.policy,
@@ -51,7 +51,12 @@ class SiteFiles:
             messages=settings.messages,
         )
 
-    def _gpu_map(self, snapshot: Snapshot) -> GpuMap:
+    def pools(self, snapshot: Snapshot) -> tuple[GpuPool, ...]:
+        """Return the GPUs of the cluster with their facts."""
+        gpus = {gpu_id: self.catalog.gpu(gpu_id) for gpu_id in self.catalog.gpu_ids()}
+        return pools_of(snapshot, self.gpu_map(snapshot), gpus, self._gpu_id)
+
+    def gpu_map(self, snapshot: Snapshot) -> GpuMap:
         """Return the site's map; a snapshot may bring names of its own, which count last."""
         gpu_map = self.settings_file.settings.cluster.gpu_map
         return replace(gpu_map, gres={**snapshot.gpu_map, **gpu_map.gres})

@@ -10,14 +10,15 @@ import click
 from click.core import ParameterSource
 
 from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
-from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.cli.detect import parse_variables
-from omnipilot_slurm.cli.fit_question import Asked, Held, Reader
+from omnipilot_slurm.cli.fit_question import Asked, Cluster, Held, Reader
 from omnipilot_slurm.cli.fit_text import as_json, as_text
+from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
+from omnipilot_slurm.cluster.snapshot_file import load_snapshot
 from omnipilot_slurm.errors import UsageError
 from omnipilot_slurm.records import EngineArgs, Starts
 from omnipilot_slurm.resources import SITE_FOLDER
-from omnipilot_slurm.startup_file import load_startup
+from omnipilot_slurm.site_files import SiteFiles, read_files
 from omnipilot_slurm.vllm.changes import smallest_changes
 from omnipilot_slurm.vllm.fit import answer
 from omnipilot_slurm.vllm.kv import CACHE_BYTES
@@ -106,12 +107,17 @@ def fit(
     """
     if words:
         _refuse_beside_words(context)
-    folder = config or SITE_FOLDER
-    catalog = Catalog.load(site=folder if folder.is_dir() else None)
-    coefficients = load_startup([folder] if folder.is_dir() else [])
+    files = read_files([folder for folder in (config or SITE_FOLDER,) if folder.is_dir()])
+    coefficients = files.startup
     folders = FolderLookup(roots=[Path("/")], public_only=False)
+    reader = Reader(
+        files.catalog,
+        PatientFolders(folders, _FOLDER_S),
+        vllm=files.settings_file.settings.vllm,
+        cluster=_cluster(files),
+    )
     try:
-        asked = list(_asked(Reader(catalog, PatientFolders(folders, _FOLDER_S)), words, options))
+        asked = list(_asked(reader, words, options))
     finally:
         folders.close()
     verdicts = []
@@ -128,6 +134,19 @@ def fit(
         if verdict in verdicts:
             return _CODES[verdict]
     return _CODES[Starts.STARTS]
+
+
+def _cluster(files: SiteFiles) -> Cluster:
+    """Return the cards of the published cluster, those of the catalog where none is published."""
+    settings = files.settings_file.settings
+    published = settings.daemon.publish
+    path = None if published is None else published / SNAPSHOT_FILE
+    if path is None or not path.exists():
+        every = tuple(files.catalog.gpu(gpu_id) for gpu_id in files.catalog.gpu_ids())
+        return Cluster(cards=every, gres=settings.cluster.gpu_map.gres)
+    snapshot = load_snapshot(path.read_bytes(), file=str(path))
+    cards = {pool.gpu.id: pool.gpu for pool in files.pools(snapshot)}
+    return Cluster(cards=tuple(cards.values()), gres=files.gpu_map(snapshot).gres)
 
 
 def _refuse_beside_words(context: click.Context) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.catalog.lookup import Catalog
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs, Launch
+    from omnipilot_slurm.site_settings import VllmSettings
     from omnipilot_slurm.vllm.command_line import Problem
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
@@ -53,6 +54,15 @@ class Held:
     n_nodes: int = 1
     heads: int | None = None
     capability: str | None = None
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cards to choose from, and the card that a GRES type stands for."""
+
+    cards: tuple[GpuFacts, ...]
+    gres: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +74,23 @@ class Asked:
 
 
 class Reader:
-    """Reads what was asked with one catalog."""
+    """Reads what was asked with one catalog, on one cluster.
 
-    def __init__(self, catalog: Catalog, folders: Folders) -> None:
+    `vllm` is the version that the site runs where nothing else says one.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        folders: Folders,
+        *,
+        vllm: VllmSettings,
+        cluster: Cluster,
+    ) -> None:
         self._catalog = catalog
         self._folders = folders
+        self._vllm = vllm
+        self._cluster = cluster
 
     def from_options(self, engine: EngineArgs, held: Held) -> Asked:
         """Return the question that options ask.
@@ -83,7 +105,7 @@ class Reader:
         Raises: UsageError for a command that starts no server.
         """
         form, rest = _server(words)
-        line = flags.parse(rest, version=version, form=form)
+        line = flags.parse(rest, version=version or self._vllm.version, form=form)
         engine = flags.engine_args(line, version=version)
         return self._asked(engine, held, told=[*map(_told, line.problems)])
 
@@ -104,9 +126,10 @@ class Reader:
             )
         of_job = replace(
             held,
-            gpu=held.gpu or request.type,
+            gpu=held.gpu or self._cluster.gres.get(request.type or "", request.type),
             n_gpus=held.n_gpus or request.total or None,
             n_nodes=max(held.n_nodes, request.n_nodes),
+            partition=(submission.partition or "").partition(",")[0],
         )
         return [
             self._of_launch(launch, version, of_job, guessed=not held.gpu)
@@ -137,6 +160,7 @@ class Reader:
         self, engine: EngineArgs, held: Held, *, told: Sequence[Told] = (), allow_long: bool = False
     ) -> Asked:
         said: list[str] = []
+        engine = self._versioned(engine, held.partition, said)
         model = self._model(engine.model, held, said)
         gpu = self._gpu(held.gpu, said)
         per_node = None if held.n_gpus is None else held.n_gpus // held.n_nodes
@@ -148,7 +172,7 @@ class Reader:
                 gpu=gpu,
                 engine=engine,
                 place=Place(n_gpus=per_node, gpus_per_node=per_node, n_nodes=held.n_nodes),
-                cards=tuple(self._catalog.gpu(gpu_id) for gpu_id in self._catalog.gpu_ids()),
+                cards=self._cluster.cards,
                 siblings=() if model is None else self._catalog.siblings(model.id),
                 heads=held.heads,
                 capability=_capability(held.capability),
@@ -157,6 +181,14 @@ class Reader:
             ),
             said=tuple(said),
         )
+
+    def _versioned(self, engine: EngineArgs, partition: str, said: list[str]) -> EngineArgs:
+        """Return the engine with the site's version where it has none."""
+        site = self._vllm.by_partition.get(partition, self._vllm.version)
+        if engine.vllm_version is not None or site is None:
+            return engine
+        said.append(f"vLLM {site} by the site's settings")
+        return replace(engine, vllm_version=site)
 
     def _model(self, name: str | None, held: Held, said: list[str]) -> ModelFacts | None:
         """Return the model; one that is not known is none where its heads were told."""

@@ -8,6 +8,7 @@ import pytest
 
 from omnipilot_slurm.cli import main as edge
 from omnipilot_slurm.cli.fit import fit as command
+from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -240,3 +241,28 @@ def test_every_option_says_what_it_is():
     options = [param for param in command.params if isinstance(param, click.Option)]
     assert len(options) > 20
     assert [option.name for option in options if not option.help] == []
+
+
+def test_the_sites_version_counts_where_nothing_says_one(fit, job, tmp_path):
+    (tmp_path / "omnipilot.yaml").write_text(
+        'schema: 1\nvllm:\n  version: "0.11.0"\n  by_partition: {old: "0.6.3"}\n'
+    )
+    _, out, _ = fit("--model", LLAMA_8B, "--gpu", "L4")
+    assert out.startswith(f"{LLAMA_8B} on L4, TP 1, vLLM 0.11.0: fails\n")
+    assert "  vLLM 0.11.0 by the site's settings\n" in out
+    script = job("#SBATCH --partition=old --gres=gpu:l4:1", f"vllm serve {LLAMA_8B}")
+    assert "TP 1, vLLM 0.6.3: fails" in fit(script)[1]
+    assert "TP 1, vLLM 0.19.0: fails" in fit(script, "--vllm-version", "0.19.0")[1]
+
+
+def test_the_published_cluster_says_its_cards_and_their_names(fit, job, tmp_path):
+    published = tmp_path / "published"
+    published.mkdir()
+    (tmp_path / "omnipilot.yaml").write_text(f"schema: 1\ndaemon:\n  publish: {published}\n")
+    example = Path(__file__).parents[3] / "etc" / "cluster-example.yaml"
+    (published / SNAPSHOT_FILE).write_bytes(example.read_bytes())
+    _, out, _ = fit("--json", "--model", LLAMA_8B, "--gpu", "L4", "--vllm-version", "0.11.0")
+    cards = [c["value"] for c in json.loads(out)["smallest_changes"] if c["sets"] == "gpu"]
+    assert cards == ["a100-40g", "a100-80g"]
+    script = job("#SBATCH --gres=gpu:a100:1", f"vllm serve {LLAMA_8B} --max-model-len 8192")
+    assert " on A100-SXM4-40GB, TP 1" in fit(script)[1]
