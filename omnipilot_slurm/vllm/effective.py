@@ -87,12 +87,6 @@ def effective_length(model: ModelFacts, engine: EngineArgs, here: int) -> int:
     return model.max_model_len or 0
 
 
-def effective_engines(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> tuple[Engine, ...]:
-    """Return the engine as each version in question runs it, in the eras that it would choose."""
-    return _by_era(model, gpu, _unsplit(engine))
-
-
-@lru_cache(maxsize=1024)
 def split(model: ModelFacts, engine: EngineArgs) -> Split:
     """Return what TP and PP leave on one GPU."""
     return Split(
@@ -110,13 +104,11 @@ def split(model: ModelFacts, engine: EngineArgs) -> Split:
 
 
 @lru_cache(maxsize=1024)
-def _unsplit(engine: EngineArgs) -> EngineArgs:
-    return replace(engine, tensor_parallel=1)
+def effective_engines(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> tuple[Engine, ...]:
+    """Return the engine as each version in question runs it, in the eras that it would choose.
 
-
-@lru_cache(maxsize=1024)
-def _by_era(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> tuple[Engine, ...]:
-    """Return what TP does not change: alike for many arms of a decision."""
+    TP changes nothing of it: with that set to 1 the arms of a decision share what is returned.
+    """
     return tuple(
         of_era
         for version, eras in possible_eras(engine.vllm_version, model.architecture)

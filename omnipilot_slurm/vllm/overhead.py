@@ -11,7 +11,7 @@ They do not overlap, so the peak is the largest of them (docs/fit.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class EraCoefficients:
     graphs_per_layer_gib: Interval
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StartupCoefficients:
     """What was fitted on public start-up figures (etc/startup.yaml).
 
@@ -60,6 +60,25 @@ class StartupCoefficients:
     context_gib: Interval
     draft_frac: float
     eras: Mapping[str, EraCoefficients] = field(hash=False)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, EraNumbers]:
+        """The coefficients of every era as plain numbers, which a verdict reads many times."""
+        return {
+            name: EraNumbers(
+                sampler=_triple(era.sampler_bytes),
+                frac=_triple(era.activation_frac),
+                copies=_triple(self.hidden_copies),
+                encoder=_triple(self.encoder_kib),
+                encoded=_triple(self.encoder_tokens),
+                alone=_triple(era.non_torch_gib),
+                parallel=_triple(era.non_torch_parallel_gib),
+                per_gpu=_triple(era.non_torch_per_gpu_gib),
+                graphs=_triple(era.graphs_gib),
+                per_layer=_triple(era.graphs_per_layer_gib),
+            )
+            for name, era in self.eras.items()
+        }
 
 
 class Step(NamedTuple):
@@ -132,26 +151,6 @@ class EraNumbers(NamedTuple):
     per_gpu: Triple
     graphs: Triple
     per_layer: Triple
-
-
-@lru_cache(maxsize=16)
-def era_numbers(coefficients: StartupCoefficients) -> Mapping[str, EraNumbers]:
-    """Return the coefficients of every era as plain numbers."""
-    return {
-        name: EraNumbers(
-            sampler=_triple(era.sampler_bytes),
-            frac=_triple(era.activation_frac),
-            copies=_triple(coefficients.hidden_copies),
-            encoder=_triple(coefficients.encoder_kib),
-            encoded=_triple(coefficients.encoder_tokens),
-            alone=_triple(era.non_torch_gib),
-            parallel=_triple(era.non_torch_parallel_gib),
-            per_gpu=_triple(era.non_torch_per_gpu_gib),
-            graphs=_triple(era.graphs_gib),
-            per_layer=_triple(era.graphs_per_layer_gib),
-        )
-        for name, era in coefficients.eras.items()
-    }
 
 
 def _triple(interval: Interval) -> Triple:

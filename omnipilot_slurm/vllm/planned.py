@@ -5,14 +5,15 @@ In: model, GPU, engine arguments, fitted coefficients. Out: Memory. Called by `l
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Interval
 from omnipilot_slurm.vllm.checks.quantization import quantization_in_force
-from omnipilot_slurm.vllm.effective import dtype_bytes, effective_engines, split
+from omnipilot_slurm.vllm.effective import Split, dtype_bytes, effective_engines, split
 from omnipilot_slurm.vllm.memory import left_for_cache, memory_plan, total_gib
-from omnipilot_slurm.vllm.overhead import GIB, era_numbers
+from omnipilot_slurm.vllm.overhead import GIB
 from omnipilot_slurm.vllm.shards import weights_gib
 
 if TYPE_CHECKING:
@@ -30,16 +31,23 @@ class Memory(NamedTuple):
     eras: tuple[Left, ...]
 
 
+class _Loaded(NamedTuple):
+    """What no card changes: weights before fitted corrections, the split, the engine without it."""
+
+    weights: Interval
+    split: Split
+    unsplit: EngineArgs
+
+
 def memory_of(
     model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, coefficients: StartupCoefficients
 ) -> Memory:
     """Return the memory in each era that the version may belong to, newest last."""
-    total, weights = total_gib(gpu), _weights(model, engine, coefficients)
-    parts = split(model, engine)
-    numbers = era_numbers(coefficients)
+    loaded, total, numbers = _loaded(model, engine), total_gib(gpu), coefficients.numbers
+    weights = _weights(loaded.weights, engine, coefficients)
     eras = tuple(
-        left_for_cache(total, effective, parts, weights, numbers[effective.era])
-        for effective in effective_engines(model, gpu, engine)
+        left_for_cache(total, effective, loaded.split, weights, numbers[effective.era])
+        for effective in effective_engines(model, gpu, loaded.unsplit)
     )
     if engine.kv_cache_memory_bytes is not None:
         given = engine.kv_cache_memory_bytes / GIB
@@ -48,8 +56,8 @@ def memory_of(
 
 
 @lru_cache(maxsize=1024)
-def _loaded(model: ModelFacts, engine: EngineArgs) -> Interval:
-    return weights_gib(
+def _loaded(model: ModelFacts, engine: EngineArgs) -> _Loaded:
+    weights = weights_gib(
         model,
         quantization_in_force(model, engine),
         dtype_bytes=dtype_bytes(engine),
@@ -57,10 +65,10 @@ def _loaded(model: ModelFacts, engine: EngineArgs) -> Interval:
         pipeline_parallel=engine.pipeline_parallel,
         data_parallel=engine.data_parallel,
     )
+    return _Loaded(weights, split(model, engine), replace(engine, tensor_parallel=1))
 
 
-def _weights(model: ModelFacts, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
-    loaded = _loaded(model, engine)
+def _weights(loaded: Interval, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
     frac, offloaded = coefficients.weights_frac, engine.cpu_offload_gib
     draft = coefficients.draft_frac if engine.speculative else 0.0
     return Interval(

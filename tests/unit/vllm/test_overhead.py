@@ -4,12 +4,12 @@ import pytest
 
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.startup_file import load_startup
-from omnipilot_slurm.vllm.overhead import Step, era_numbers, overhead, widths
+from omnipilot_slurm.vllm.overhead import Step, overhead, widths
 
 CATALOG = Catalog.load(site=None)
 LLAMA_8B = CATALOG.model("meta-llama/Llama-3.1-8B-Instruct").facts
 QWEN_MOE = CATALOG.model("Qwen/Qwen3-30B-A3B").facts
-ERA = era_numbers(load_startup())["sorting"]
+ERA = load_startup().numbers["sorting"]
 GIB = 2.0**30
 
 
