@@ -21,3 +21,13 @@ demo:
 
 bench-launch:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/launch.py
+
+bench-decide:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/decide_latency.py
+
+bench-daemon:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/daemon_latency.py
+
+# needs root, a C compiler and libslurm-dev
+bench-shim:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/shim_rate.py --rounds 31 --jobs 40

@@ -110,18 +110,22 @@ class RatedArm:
         return _usd_per_hour(self.pool, self.arm.n_gpus)
 
 
-def asked_arms(question: Question) -> tuple[RatedArm, ...]:
-    """Return the arms that the job's own request may land on, one per pool; none if it has none."""
+def asked_arms(question: Question, *, anywhere: bool = False) -> tuple[RatedArm, ...]:
+    """Return the arms that the job's own request may land on, one per pool; none if it has none.
+
+    `anywhere`: not only in the partitions asked, but wherever the job may go.
+    """
     request, launch = question.request, question.launch
     if not request.total or launch.tp is None:
         return ()
-    return tuple(
+    rated = (
         _rated(question, pool, request.total, launch.tp, stays=True)
         for pool in question.site.pools
-        if pool.partition.name in asked_partitions(question)
+        if (anywhere or pool.partition.name in asked_partitions(question))
         and _matches(question, pool)
         and (request.per_node or 0) <= pool.n_per_node
     )
+    return tuple(one for one in rated if not anywhere or one.blocked is None)
 
 
 def asked_partitions(question: Question) -> tuple[str, ...]:
@@ -149,17 +153,23 @@ def retried(question: Question, rated: RatedArm, tensor_parallel: int) -> RatedA
     return _rated(question, rated.pool, rated.arm.n_gpus, tensor_parallel, stays=True)
 
 
-def smallest_first(question: Question) -> Iterator[RatedArm]:
-    """Yield every arm on one node, fewest GPUs first, then cheapest; each is rated when taken."""
+def smallest_first(
+    question: Question, *, n_gpus: int | None = None, gres_type: str | None = None
+) -> Iterator[RatedArm]:
+    """Yield the arms on one node, fewest GPUs first, then cheapest; each is rated when taken.
+
+    With `n_gpus` or `gres_type`, only those of that size or type.
+    """
     engine = question.launch.engine
     replicas = engine.pipeline_parallel * engine.data_parallel
     places = [
-        (n_gpus, _usd_per_hour(pool, n_gpus), pool.partition.name, pool.gpu.id, at)
+        (size, _usd_per_hour(pool, size), pool.partition.name, pool.gpu.id, at)
         for at, pool in enumerate(question.site.pools)
-        for n_gpus in _sizes(pool.n_per_node, replicas)
+        for size in _sizes(pool.n_per_node, replicas)
+        if n_gpus in (None, size) and gres_type in (None, pool.gres_type)
     ]
-    for n_gpus, *_, at in sorted(places):
-        yield _rated(question, question.site.pools[at], n_gpus, n_gpus // replicas, stays=False)
+    for size, *_, at in sorted(places):
+        yield _rated(question, question.site.pools[at], size, size // replicas, stays=False)
 
 
 def _usd_per_hour(pool: GpuPool, n_gpus: int) -> float:

@@ -54,12 +54,13 @@ class Finding:
 def find(question: Question, expired: Expired) -> Finding:
     """Return what should become of the job, as if everything were allowed."""
     asked = arms.asked_arms(question)
-    if not asked:
-        return _nowhere(question, expired)
-    best = _most_hopeful(asked)
-    if best.starts is Starts.FAILS:
-        return _failing(question, best, expired)
-    return _starting(question, best, expired)
+    if asked:
+        return _judged(question, _most_hopeful(asked), expired)
+    if question.submission.partition is None:
+        elsewhere = arms.asked_arms(question, anywhere=True)
+        if elsewhere:
+            return _into_partition(question, _most_hopeful(elsewhere), expired)
+    return _nowhere(question)
 
 
 def _most_hopeful(asked: Sequence[RatedArm]) -> RatedArm:
@@ -67,30 +68,31 @@ def _most_hopeful(asked: Sequence[RatedArm]) -> RatedArm:
     return min(asked, key=lambda rated: order[rated.starts])
 
 
-def _nowhere(question: Question, expired: Expired) -> Finding:
+def _judged(question: Question, asked: RatedArm, expired: Expired) -> Finding:
+    if asked.starts is Starts.FAILS:
+        return _failing(question, asked, expired)
+    return _starting(question, asked, expired)
+
+
+def _into_partition(question: Question, asked: RatedArm, expired: Expired) -> Finding:
+    """Judge a job that names no partition where the default one lacks the GPUs it names."""
+    finding = _judged(question, asked, expired)
+    if finding.change is not None or finding.verdict is Verdict.REJECT:
+        return finding
+    gpus = f"{asked.arm.n_gpus}x {asked.pool.gpu.name}"
+    text = f"the default partition has no node with {gpus}, partition {asked.arm.partition} has"
+    return _moved(question, None, asked, Reason(code="partition_open", text=text), expired)
+
+
+def _nowhere(question: Question) -> Finding:
     """Judge a job whose request fits no node whose GPU is known."""
-    request, launch = question.request, question.launch
-    if launch.tp is None:
+    if question.launch.tp is None:
         text = "the tensor-parallel degree cannot be told from the script"
         return Finding(verdict=Verdict.ABSTAIN, reason=Reason(code="tp_unknown", text=text))
-    if not request.total:
+    if not question.request.total:
         reason = Reason(code="no_gpus", text="the job asks for no GPUs that can be counted")
         return Finding(verdict=Verdict.PASS, reason=reason)
     text = "no node of the partition is known to have the GPUs asked"
-    if question.submission.partition is None:
-        gres_type = arms.asked_gres_type(request)
-        places = [
-            rated
-            for rated in arms.smallest_first(question)
-            if rated.arm.n_gpus == request.total
-            and gres_type in (None, rated.arm.gres_type)
-            and rated.blocked is None
-            and rated.arm.tensor_parallel == launch.tp
-            and rated.starts is Starts.STARTS
-        ]
-        if places:
-            reason = Reason(code="partition_open", text=text)
-            return _moved(question, None, places[0], reason, expired)
     return Finding(verdict=Verdict.PASS, reason=Reason(code="gpus_elsewhere", text=text))
 
 

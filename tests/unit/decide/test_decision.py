@@ -100,3 +100,25 @@ def test_ntasks_per_gpu_is_never_rewritten() -> None:
     decision = ask(text, ntasks_per_gpu=1)
     assert decision.verdict is Verdict.ADVISE
     assert decision.finding.change is None
+
+
+def test_partition_left_open_becomes_the_one_that_has_the_gpus_asked() -> None:
+    decision = ask(script("gpu:h100:1", "vllm serve Qwen/Qwen2.5-7B-Instruct"))
+    assert decision.verdict is Verdict.REWRITE
+    assert decision.finding.change is not None
+    assert decision.finding.change.fields == {"partition": "h100"}
+    assert decision.finding.change.edits == ()
+
+
+def test_partition_left_open_and_too_little_memory_are_mended_together() -> None:
+    text = script("gpu:h100:1", f"vllm serve {LLAMA_70B} --max-model-len 8192")
+    decision = ask(text)
+    assert decision.verdict is Verdict.REWRITE
+    assert decision.finding.change is not None
+    assert decision.finding.change.fields == {"partition": "h200", "gres": "gpu:h200:2"}
+
+
+def test_partition_named_that_lacks_the_gpus_is_the_users_to_mend() -> None:
+    decision = ask(script("gpu:h100:1", "vllm serve Qwen/Qwen2.5-7B-Instruct"), partition="a100")
+    assert (decision.verdict, decision.messages) == (Verdict.PASS, ())
+    assert decision.finding.reason.code == "gpus_elsewhere"
