@@ -1,21 +1,23 @@
 """Opening the site's database: for its one writer, brought up to date, or for readers.
 
-In: a path. Out: an sqlite3 connection. Called by the recorder and by the commands that read.
+In: a path. Out: an sqlite3 connection, and how each table's module writes and reads with it. Called
+by the recorder and by the commands that read.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from omnipilot_slurm.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 #: how long a statement waits for another process's lock
@@ -77,11 +79,36 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return connection
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock; all that is written inside is there afterwards, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def fetched(
+    connection: sqlite3.Connection, what: str, sql: str, values: Sequence[object] = ()
+) -> Iterator[Any]:
+    """Yield the rows of a query; `what` names them in the error.
+
+    Raises: StoreError.
+    """
+    try:
+        yield from connection.execute(sql, tuple(values))
+    except sqlite3.Error as error:
+        raise StoreError(f"{what} cannot be read: {error}", hint="try again") from error
+
+
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
     if _version(connection, path) == max(schema()):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         # read again: another process may have done it while this one waited for the lock
         done = _version(connection, path)
         if done == 0:
@@ -91,11 +118,6 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
                 for statement in _statements(sql):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {version}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _check_empty(connection: sqlite3.Connection, path: Path) -> None:

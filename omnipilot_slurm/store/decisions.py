@@ -7,14 +7,14 @@ Written by the recorder; read by `omnipilot explain` and the reports.
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omnipilot_slurm.errors import StoreError
+from omnipilot_slurm.store.database import fetched, transaction
 from omnipilot_slurm.store.redact import clean, clean_json
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
     from omnipilot_slurm.records import Outcome
@@ -151,18 +151,11 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
     was not seen. Raises: sqlite3.Error.
     """
     marks = ", ".join("?" * len(rows[0]))
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        done = connection.executemany(
+    with transaction(connection):
+        return connection.executemany(
             f"INSERT OR IGNORE INTO decisions ({_OWN_COLUMNS}, answer, record) VALUES ({marks})",  # noqa: S608 (constants)
             rows,
         ).rowcount
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return done
 
 
 def delete_before(connection: sqlite3.Connection, at: float, *, limit: int) -> int:
@@ -227,8 +220,5 @@ def _select(
         yield StoredDecision(**cells)
 
 
-def _all(connection: sqlite3.Connection, sql: str, values: Sequence[object]) -> Any:
-    try:
-        return connection.execute(sql, tuple(values)).fetchall()
-    except sqlite3.Error as error:
-        raise StoreError(f"decisions cannot be read: {error}", hint="try again") from error
+def _all(connection: sqlite3.Connection, sql: str, values: Sequence[object]) -> list[Any]:
+    return list(fetched(connection, "decisions", sql, values))

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import StoreError
 from omnipilot_slurm.log import line
+from omnipilot_slurm.store import choices, decisions, site_tables
 from omnipilot_slurm.store.database import open_for_writing
-from omnipilot_slurm.store.decisions import Decided, delete_before, insert, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from omnipilot_slurm.store.decisions import Decided
 
 _log = logging.getLogger(__name__)
 #: rows that may wait for a disk that refuses them; one takes some tens of KiB
@@ -119,7 +121,9 @@ class Recorder:
             if self._connection is None:
                 self._connection = open_for_writing(self._path)
             if self._batch:
-                self._written += insert(self._connection, [row_of(each) for each in self._batch])
+                self._written += decisions.insert(
+                    self._connection, [decisions.row_of(each) for each in self._batch]
+                )
                 self._batch.clear()
             self._prune(self._connection)
         except (sqlite3.Error, StoreError, OSError) as error:
@@ -136,9 +140,13 @@ class Recorder:
         if time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + PRUNE_EVERY_S
-        gone = delete_before(connection, self._clock() - self._retention_s, limit=PRUNE_ROWS)
+        oldest = self._clock() - self._retention_s
+        gone = sum(
+            table.delete_before(connection, oldest, limit=PRUNE_ROWS)
+            for table in (decisions, site_tables, choices)
+        )
         if gone:
-            _log.info(line("old decisions deleted", n=gone, path=self._path))
+            _log.info(line("old rows deleted", n=gone, path=self._path))
 
     def _failed(self, fault: str) -> None:
         if fault != self._fault:
