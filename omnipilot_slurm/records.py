@@ -126,7 +126,8 @@ class EngineArgs:
     script does not show, or that a word it does not show may override. `data_parallel_rank` is set
     where the command starts one rank of several, `data_parallel_local` the ranks on this node.
     `hf_overrides` is JSON (rope_scaling included), `optimization_level` -O of torch.compile;
-    `config_file` is "" where its name is not shown.
+    `config_file` is "" where its name is not shown. `v1` and `allow_long_context` are what the
+    variables VLLM_USE_V1 and VLLM_ALLOW_LONG_MAX_MODEL_LEN say.
     """
 
     model: str | None = None
@@ -169,13 +170,15 @@ class EngineArgs:
     max_cudagraph_capture_size: int | None = None
     optimization_level: int | None = None
     config_file: str | None = None
+    v1: bool | None = None
+    allow_long_context: bool = False
     vllm_version: str | None = None
     warnings: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
 
 
 class Editable(StrEnum):
-    """Whether a launch may be changed; conditional: if named variables are not set at submission."""
+    """Whether a launch may be changed; conditional: if named variables are unset at submission."""
 
     YES = "yes"
     NO = "no"

@@ -23,6 +23,7 @@ from omnipilot_slurm.vllm.changes import smallest_changes
 from omnipilot_slurm.vllm.fit import answer
 from omnipilot_slurm.vllm.kv import CACHE_BYTES
 from omnipilot_slurm.vllm.values import human_int_or_auto
+from omnipilot_slurm.vllm.variables import with_variables
 from omnipilot_slurm.vllm.versions import find_key
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ _ALSO_ENGINE = ("model", "max_model_len", "no_chunked_prefill")
 @click.option("--vllm-version", help="Version that will run, if known.")
 @click.option("--heads", type=click.IntRange(1), help="Attention heads of an unknown model.")
 @click.option("--capability", help="Compute capability of an unknown card, like 8.0.")
-@click.option("--env", "variables", multiple=True, metavar="K=V", help="A variable set at sbatch.")
+@click.option("--env", "variables", multiple=True, metavar="K=V", help="A variable that is set.")
 @click.option(
     "--config",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -168,13 +169,13 @@ def _asked(reader: Reader, words: tuple[str, ...], options: dict[str, Any]) -> I
     version = options["vllm_version"]
     if version is not None and find_key(version) is None:
         raise UsageError(f"--vllm-version must be like 0.10.2, was {version!r}")
+    variables = parse_variables(options["variables"])
     if not words:
-        yield reader.from_options(_engine(options), held)
+        yield reader.from_options(with_variables(_engine(options), variables), held)
     elif len(words) == 1 and Path(words[0]).is_file():
-        variables = parse_variables(options["variables"])
         yield from reader.from_script(Path(words[0]).read_bytes(), variables, version, held)
     else:
-        yield reader.from_command(words, version, held)
+        yield reader.from_command(words, variables, version, held)
 
 
 def _engine(options: dict[str, Any]) -> EngineArgs:

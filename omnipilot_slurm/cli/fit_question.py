@@ -19,6 +19,7 @@ from omnipilot_slurm.vllm.checks.outcome import outcome
 from omnipilot_slurm.vllm.command_line import Effect
 from omnipilot_slurm.vllm.fit import Question, Told, weaker
 from omnipilot_slurm.vllm.report import CheckKind, Place
+from omnipilot_slurm.vllm.variables import with_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.vllm.command_line import Problem
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
-_ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+_ASSIGNMENT = re.compile(r"(VLLM_\w+)=(.*)", re.DOTALL)
 _SERVER_MODULES = {
     "vllm.entrypoints.openai.api_server": "openai.api_server",
     "vllm.entrypoints.api_server": "api_server",
@@ -99,14 +100,17 @@ class Reader:
         """
         return self._asked(engine, held)
 
-    def from_command(self, words: Sequence[str], version: str | None, held: Held) -> Asked:
+    def from_command(
+        self, words: Sequence[str], variables: Mapping[str, str], version: str | None, held: Held
+    ) -> Asked:
         """Return the question that a vLLM command asks.
 
         Raises: UsageError for a command that starts no server.
         """
         form, rest = _server(words)
         line = flags.parse(rest, version=version or self._vllm.version, form=form)
-        engine = flags.engine_args(line, version=version)
+        set_here = {m[1]: m[2] for word in words if (m := _ASSIGNMENT.fullmatch(word))}
+        engine = with_variables(flags.engine_args(line, version=version), {**variables, **set_here})
         return self._asked(engine, held, told=[*map(_told, line.problems)])
 
     def from_script(
@@ -152,13 +156,10 @@ class Reader:
             Told(outcome("options", CheckKind.FLAG, Starts.FAILS, text), "")
             for text in launch.problems
         ]
-        allowed = launch.environment.get(_ALLOW_LONG, "0")
-        asked = self._asked(engine, held, told=told, allow_long=allowed not in {"0", ""})
+        asked = self._asked(engine, held, told=told)
         return replace(asked, said=(*said, *asked.said))
 
-    def _asked(
-        self, engine: EngineArgs, held: Held, *, told: Sequence[Told] = (), allow_long: bool = False
-    ) -> Asked:
+    def _asked(self, engine: EngineArgs, held: Held, *, told: Sequence[Told] = ()) -> Asked:
         said: list[str] = []
         engine = self._versioned(engine, held.partition, said)
         model = self._model(engine.model, held, said)
@@ -177,7 +178,6 @@ class Reader:
                 heads=held.heads,
                 capability=_capability(held.capability),
                 told=tuple(told),
-                allow_long=allow_long,
             ),
             said=tuple(said),
         )

@@ -24,6 +24,7 @@ from omnipilot_slurm.script.words import (
 )
 from omnipilot_slurm.vllm import flags, versions
 from omnipilot_slurm.vllm.grammar import grammar
+from omnipilot_slurm.vllm.variables import with_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,14 +80,14 @@ def of_words(form: str, given: Words, site: Site) -> Read:
     version = pin.version if pin is not None else None
     reader = _LineReader(form, version)
     words, engine, varying = _with_options(settled, reader)
-    line = reader.line(words)
+    line, environment = reader.line(words), _environment(site)
     launch = Launch(
         form=form,
-        engine=engine,
+        engine=with_variables(engine, environment),
         tp=None if "tensor_parallel" in engine.unknown else engine.tensor_parallel,
         tp_source="absent",
         steps=_steps(option for wrapper in site.around for option in wrapper.steps),
-        environment=_environment(site),
+        environment=environment,
         version_hints=site.hints,
         problems=tuple(str(problem) for problem in line.refusals),
     )

@@ -186,6 +186,8 @@ def _engines(era: _Era, args: EngineArgs, model: ModelFacts, gpu: GpuFacts) -> t
         return ("V0",)
     if not era.v0:
         return ("V1",)
+    if args.v1 is not None:
+        return ("V1",) if args.v1 else ("V0",)
     old_gpu = gpu.capability is not None and gpu.capability < _FIRST_V1_CAPABILITY
     doubtful = (
         old_gpu

@@ -47,8 +47,7 @@ class Question:
 
     `cards` are those to choose from, `siblings` files of the same model that keep its weights
     otherwise. `heads` and `capability` (80 for 8.0) stand in for a model or card that is not known.
-    `told` is what reading the command line found; `allow_long` that VLLM_ALLOW_LONG_MAX_MODEL_LEN
-    is set.
+    `told` is what reading the command line found.
     """
 
     model: ModelFacts | None
@@ -60,7 +59,6 @@ class Question:
     heads: int | None = None
     capability: int | None = None
     told: tuple[Told, ...] = ()
-    allow_long: bool = False
 
 
 def weaker(first: GpuFacts, second: GpuFacts) -> GpuFacts:
@@ -123,7 +121,6 @@ def _assessed(
         place,
         coefficients,
         capability=question.capability,
-        allow_long=question.allow_long,
     )
 
 

@@ -61,18 +61,16 @@ def assess(
     coefficients: StartupCoefficients,
     *,
     capability: int | None = None,
-    allow_long: bool = False,
 ) -> LaunchReport:
     """Return whether the server starts; without a GPU only what holds on every card is judged.
 
-    `capability` (80 for 8.0) stands in for that of a card that is not known otherwise,
-    `allow_long` says that VLLM_ALLOW_LONG_MAX_MODEL_LEN is set.
+    `capability` (80 for 8.0) stands in for that of a card that is not known otherwise.
     """
     if gpu is not None and gpu.capability is not None:
         capability = 10 * gpu.capability[0] + gpu.capability[1]
     here = in_question(engine.vllm_version, model.architecture)
     checks = [
-        *_model_checks(model, engine, capability, allow_long),
+        *_model_checks(model, engine, capability),
         *placement_checks(engine, place, here),
     ]
     if gpu is None:
@@ -88,7 +86,7 @@ def assess(
 
 @lru_cache(maxsize=1024)
 def _model_checks(
-    model: ModelFacts, engine: EngineArgs, capability: int | None, allow_long: bool
+    model: ModelFacts, engine: EngineArgs, capability: int | None
 ) -> tuple[Check, ...]:
     """Return the checks that no GPU count and no memory decides: alike for many arms."""
     here = in_question(engine.vllm_version, model.architecture)
@@ -97,9 +95,7 @@ def _model_checks(
         *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
         *quantization_checks(model, engine, capability, here),
         *number_checks(model, engine, capability, here),
-        *length_checks(
-            model, engine, effective_length(model, engine, here), here, allow_long=allow_long
-        ),
+        *length_checks(model, engine, effective_length(model, engine, here), here),
     )
 
 

@@ -27,13 +27,11 @@ _BLOCK = 16
 _OBEYS = _V0 | since("0.11.1")
 
 
-def length_checks(
-    model: ModelFacts, engine: EngineArgs, length: int, here: int, *, allow_long: bool
-) -> Iterator[Check]:
+def length_checks(model: ModelFacts, engine: EngineArgs, length: int, here: int) -> Iterator[Check]:
     """Yield the comparisons of lengths; `length` is the context in force (0: what fits)."""
     asked = engine.max_model_len
     if asked is not None and asked > 0 and model.max_model_len is not None:
-        yield _derived(model, engine, asked, model.max_model_len, allow_long=allow_long)
+        yield _derived(model, engine, asked, model.max_model_len)
     if engine.n_gpu_blocks is not None:
         yield _blocks(engine, engine.n_gpu_blocks, length)
     batched, seqs = engine.max_num_batched_tokens, engine.max_num_seqs
@@ -47,9 +45,7 @@ def length_checks(
         yield outcome("batched_seqs", CheckKind.LENGTH, fails_if(condition=batched < seqs), text)
 
 
-def _derived(
-    model: ModelFacts, engine: EngineArgs, asked: int, derived: int, *, allow_long: bool
-) -> Check:
+def _derived(model: ModelFacts, engine: EngineArgs, asked: int, derived: int) -> Check:
     text = f"max_model_len {asked}, the model's own maximum is {derived}"
     if asked <= derived:
         return outcome("max_model_len", CheckKind.LENGTH, Starts.STARTS, text)
@@ -57,7 +53,7 @@ def _derived(
     if asked <= wider:
         text += f"; its model_max_length {wider:.0f} lets newer versions go further"
         return outcome("max_model_len", CheckKind.LENGTH, Starts.UNSURE, text)
-    if allow_long:
+    if engine.allow_long_context:
         text += "; VLLM_ALLOW_LONG_MAX_MODEL_LEN lets vLLM start beyond it"
         return outcome("max_model_len", CheckKind.LENGTH, Starts.UNSURE, text)
     if engine.hf_overrides is not None:

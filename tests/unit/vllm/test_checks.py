@@ -19,7 +19,7 @@ QWEN_MOE = CATALOG.model("Qwen/Qwen3-30B-A3B").facts
 FAILS, UNSURE, STARTS = Starts.FAILS, Starts.UNSURE, Starts.STARTS
 
 
-def checks_of(model, engine, *, place=None, capability=None, allow_long=False):
+def checks_of(model, engine, *, place=None, capability=None):
     report = assess(
         model,
         None,
@@ -27,7 +27,6 @@ def checks_of(model, engine, *, place=None, capability=None, allow_long=False):
         place or Place(),
         COEFFICIENTS,
         capability=capability,
-        allow_long=allow_long,
     )
     found = {}
     for check in report.checks:
@@ -121,17 +120,17 @@ def test_a_server_over_several_nodes_needs_ray_or_nnodes(version, executor, stat
 
 
 @pytest.mark.parametrize(
-    ("engine", "known", "state"),
+    ("engine", "state"),
     [
-        (EngineArgs(max_model_len=32768), {}, STARTS),
-        (EngineArgs(max_model_len=32769), {}, FAILS),
-        (EngineArgs(max_model_len=32769), {"allow_long": True}, UNSURE),
-        (EngineArgs(max_model_len=32769, hf_overrides='{"rope_scaling": {}}'), {}, UNSURE),
-        (EngineArgs(max_model_len=-1), {}, None),
+        (EngineArgs(max_model_len=32768), STARTS),
+        (EngineArgs(max_model_len=32769), FAILS),
+        (EngineArgs(max_model_len=32769, allow_long_context=True), UNSURE),
+        (EngineArgs(max_model_len=32769, hf_overrides='{"rope_scaling": {}}'), UNSURE),
+        (EngineArgs(max_model_len=-1), None),
     ],
 )
-def test_a_context_beyond_the_models_own_is_refused_unless_told_otherwise(engine, known, state):
-    assert state_of("max_model_len", QWEN_7B, engine, **known) is state
+def test_a_context_beyond_the_models_own_is_refused_unless_told_otherwise(engine, state):
+    assert state_of("max_model_len", QWEN_7B, engine) is state
 
 
 def test_a_longer_model_max_length_lets_newer_versions_go_further():

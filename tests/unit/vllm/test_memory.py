@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import hypot
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.records import EngineArgs, Starts
 from omnipilot_slurm.startup_file import load_startup
+from omnipilot_slurm.train.startup import read_figures
 from omnipilot_slurm.vllm.launch import assess
 from omnipilot_slurm.vllm.memory import total_gib
 from omnipilot_slurm.vllm.planned import memory_of
@@ -127,3 +129,28 @@ def test_a_higher_tp_never_turns_a_start_into_a_failure(question):
     doubled = replace(engine, tensor_parallel=2 * engine.tensor_parallel)
     if Starts.FAILS not in cache_state(name, engine, mem_gib):
         assert Starts.FAILS not in cache_state(name, doubled, mem_gib)
+
+
+FIGURES = read_figures(Path(__file__).parents[2] / "fixtures" / "startup_figures.yaml")
+MEASURED = [
+    figure
+    for figure in FIGURES
+    if figure.kv_gib is not None and "does not sample" not in figure.note
+]
+
+
+@pytest.mark.parametrize("figure", MEASURED, ids=[figure.id for figure in MEASURED])
+def test_the_measured_cache_of_every_public_figure_is_inside_its_interval(figure):
+    engine = EngineArgs(
+        tensor_parallel=figure.tensor_parallel,
+        gpu_memory_utilization=figure.utilization,
+        max_num_batched_tokens=figure.tokens,
+        max_num_seqs=figure.seqs,
+        max_model_len=2048,
+        chunked_prefill=True,
+        v1=False if "V0" in figure.note else None,
+        vllm_version=figure.version,
+    )
+    gpu = replace(H100, mem_gib=figure.total_gib)
+    plan = memory_of(CATALOG.model(figure.model).facts, gpu, engine, COEFFICIENTS).plan
+    assert plan.kv.lo <= figure.kv_gib <= plan.kv.hi
