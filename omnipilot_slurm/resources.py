@@ -33,10 +33,16 @@ def etc_layers(name: str, *, site: Path | None = SITE_FOLDER) -> list[Layer]:
 
     Raises: ConfigError when a file that is there cannot be read.
     """
-    paths = [shipped_path("etc", name)]
-    if site is not None and (site / name).exists():
-        paths.append(site / name)
-    return read_layers(paths)
+    return layers_over(name, [] if site is None else [site])
+
+
+def layers_over(name: str, folders: Iterable[Path]) -> list[Layer]:
+    """Return the shipped etc/<name> and, over it, that of each folder which has one.
+
+    Raises: ConfigError when a file that is there cannot be read.
+    """
+    own = (folder / name for folder in folders)
+    return read_layers([shipped_path("etc", name), *(path for path in own if path.exists())])
 
 
 def read_layers(paths: Iterable[Path]) -> list[Layer]:

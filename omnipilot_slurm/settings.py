@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Mode
-from omnipilot_slurm.resources import etc_layers, read_layers
+from omnipilot_slurm.resources import layers_over
 from omnipilot_slurm.site_settings import (
     GpuMap,
     MessageSettings,
@@ -93,10 +93,7 @@ def load_settings(folders: Sequence[Path] = ()) -> SettingsFile:
 
     Raises: ConfigError with every fault of every file.
     """
-    site_files = [path for folder in folders if (path := folder / FILE).exists()]
-    loaded = load(
-        [*etc_layers(FILE, site=None), *read_layers(site_files)], SPEC, version=SCHEMA_VERSION
-    )
+    loaded = load(layers_over(FILE, folders), SPEC, version=SCHEMA_VERSION)
     return SettingsFile(loaded.value, loaded)
 
 

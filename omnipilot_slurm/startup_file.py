@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import ConfigError
 from omnipilot_slurm.records import Interval
-from omnipilot_slurm.resources import etc_layers, read_layers
+from omnipilot_slurm.resources import layers_over
 from omnipilot_slurm.strict_yaml import ListOf, Number, Section, load
 from omnipilot_slurm.vllm.eras import ERAS
 from omnipilot_slurm.vllm.overhead import EraCoefficients, StartupCoefficients
@@ -45,9 +45,7 @@ def load_startup(folders: Sequence[Path] = ()) -> StartupCoefficients:
 
     Raises: ConfigError with every fault of every file.
     """
-    site_files = [path for folder in folders if (path := folder / FILE).exists()]
-    layers = [*etc_layers(FILE, site=None), *read_layers(site_files)]
-    loaded = load(layers, SPEC, version=SCHEMA_VERSION)
+    loaded = load(layers_over(FILE, folders), SPEC, version=SCHEMA_VERSION)
     faults = list(_interval_faults(loaded))
     if faults:
         raise ConfigError(faults)

@@ -158,6 +158,8 @@ def _child(node: Node, step: str | int) -> Node | None:
 def _entries(node: Node, path: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(node, Scalar):
         yield path, node.text, f"{node.file}:{node.line}"
+    elif not (node.items if isinstance(node, Items) else node.pairs):
+        yield path, "[]" if isinstance(node, Items) else "{}", f"{node.file}:{node.line}"
     elif isinstance(node, Items):
         for position, item in enumerate(node.items):
             yield from _entries(item, f"{path}[{position}]")

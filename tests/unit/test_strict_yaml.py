@@ -362,6 +362,12 @@ def test_entries_show_every_value_in_effect_and_its_layer():
     ]
 
 
+def test_entries_show_what_is_empty():
+    spec = Section(keys={"a": ListOf(item=Text()), "b": MapOf(value=Text())})
+    loaded = load([Layer(file="x.yaml", data=b"schema: 1\na: []\nb: {}\n")], spec, version=1)
+    assert list(loaded.entries()) == [("a", "[]", "x.yaml:2"), ("b", "{}", "x.yaml:3")]
+
+
 def outcome(data: bytes) -> str:
     try:
         loaded = load([Layer(file="x.yaml", data=data)], SCHEMA, version=1)
