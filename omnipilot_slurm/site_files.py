@@ -13,12 +13,12 @@ from omnipilot_slurm.catalog.local import Pending, find_model
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
-from omnipilot_slurm.errors import CatalogError, ConfigError, Fault
+from omnipilot_slurm.errors import CatalogError, ConfigError, Fault, near_names
 from omnipilot_slurm.settings import SettingsFile, load_settings
 from omnipilot_slurm.startup_file import load_startup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from omnipilot_slurm.catalog.local import Folders
@@ -75,7 +75,7 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
     """
     settings_file = load_settings(folders)
     catalog = Catalog.load(site=folders[-1] if folders else None)
-    faults = _unknown_gpus(settings_file, catalog)
+    faults = unknown_gpus(settings_file, catalog.gpu_ids())
     if faults:
         raise ConfigError(faults)
     return SiteFiles(
@@ -85,15 +85,18 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
     )
 
 
-def _unknown_gpus(settings_file: SettingsFile, catalog: Catalog) -> list[Fault]:
+def unknown_gpus(settings_file: SettingsFile, gpu_ids: Collection[str]) -> list[Fault]:
     """Return a fault for each GPU id in `cluster.gpu_map` that no catalog entry has."""
     gpu_map = settings_file.settings.cluster.gpu_map
     faults = []
     for kind in ("partition", "feature", "gres"):
         for name, gpu_id in getattr(gpu_map, kind).items():
-            if gpu_id not in catalog.gpu_ids():
+            if gpu_id not in gpu_ids:
                 path = ("cluster", "gpu_map", kind, name)
-                message = f"must be a GPU id of gpus.yaml, was {gpu_id!r}"
+                near = near_names(gpu_id, gpu_ids, n=1)
+                advice = f"; did you mean {near[0]!r}" if near else ""
+                where = ".".join(path)
+                message = f"{where}: must be a GPU id of gpus.yaml, was {gpu_id!r}{advice}"
                 faults.append(settings_file.file.fault(path, message))
     return faults
 

@@ -76,3 +76,21 @@ class MessageSettings:
     """What is added to the lines that users read."""
 
     url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilitySettings:
+    """What a run is worth and costs; etc/utility.yaml says how each figure is used.
+
+    `power_usd_per_kwh` None: power is in the price of the GPUs. `pessimistic`: arms are compared by
+    the lower bounds of what they would deliver.
+    """
+
+    value_usd_per_output_token: float
+    slo_miss_usd_per_hour: float
+    wait_usd_per_hour: float
+    failed_launch_hours: float
+    kv_knee: float
+    kv_slope: float
+    power_usd_per_kwh: float | None
+    pessimistic: bool

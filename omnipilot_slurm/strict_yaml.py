@@ -107,7 +107,9 @@ def load(layers: Sequence[Layer], spec: Section, *, version: int) -> Loaded:
     check = Check(faults)
     value = spec.check(merged, "", check)
     if check.faults:
-        raise ConfigError(sorted(check.faults, key=lambda fault: (fault.file, fault.line)))
+        raise ConfigError(
+            sorted(check.faults, key=lambda each: (each.file, each.line, each.column))
+        )
     return Loaded(value=value, tree=merged)
 
 

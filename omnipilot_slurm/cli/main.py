@@ -32,6 +32,7 @@ class Subcommand(NamedTuple):
 #: one line each, in alphabetical order
 COMMANDS = {
     "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
+    "config": Subcommand("omnipilot_slurm.cli.config:config", "Check or show the configuration."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
     "explain": Subcommand("omnipilot_slurm.cli.explain:explain", "A decision again, in full."),
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),
