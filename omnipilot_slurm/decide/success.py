@@ -159,7 +159,7 @@ def minor_version(version: str | None) -> str | None:
 def launch_priors(assumed: AssumedLaunches, counts: LaunchCounts) -> LaunchPriors:
     """Return a site's priors: m, and the probability of every group that was seen.
 
-    Some tens of ms for some hundred groups: for the thread that loads.
+    Some hundred ms for some hundred groups: for the thread that loads, when outcomes are new.
     """
     seen = {group: outcomes for group, outcomes in counts.by_group.items() if outcomes.n}
     is_fitted = sum(outcomes.n >= _MIN_LAUNCHES for outcomes in seen.values()) >= MIN_GROUPS
