@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from omnipilot_slurm import priors_file, settings, startup_file, utility_file
 from omnipilot_slurm.catalog import gpu_table, model_table
 from omnipilot_slurm.catalog.check import check_catalogs
-from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import load_snapshot
 from omnipilot_slurm.cluster_facts import UNTYPED, NodeState
 from omnipilot_slurm.errors import ConfigError, Fault, near_names
-from omnipilot_slurm.resources import layers_over, read_layers
+from omnipilot_slurm.resources import layers_over
 from omnipilot_slurm.site_files import read_files, unknown_gpus
 from omnipilot_slurm.strict_yaml import Loaded, load
 
@@ -72,7 +71,7 @@ def check_site(folder: Path) -> SiteCheck:
     if faults:
         return SiteCheck(faults=faults, warnings=_in_order(strays))
     files = read_files([folder])
-    published = _published(files)
+    published = files.published()
     if published is None:
         unpriced = _unpriced(folder, _mapped_gpus(files))
         return SiteCheck(warnings=_in_order([*strays, *unpriced]))
@@ -85,15 +84,6 @@ def check_site(folder: Path) -> SiteCheck:
         *_unpriced(folder, used),
     ]
     return SiteCheck(warnings=_in_order(doubts), snapshot=published.file)
-
-
-def _published(files: SiteFiles) -> Layer | None:
-    """Return the snapshot that the daemon publishes, None where there is none to be read."""
-    folder = files.settings_file.settings.daemon.publish
-    try:
-        return None if folder is None else read_layers([folder / SNAPSHOT_FILE])[0]
-    except ConfigError:
-        return None
 
 
 def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:

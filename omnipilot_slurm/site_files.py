@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.catalog.local import Pending, find_model
 from omnipilot_slurm.catalog.lookup import Catalog
+from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
 from omnipilot_slurm.errors import CatalogError, ConfigError, Fault, near_names
+from omnipilot_slurm.resources import read_layers
 from omnipilot_slurm.settings import SettingsFile, load_settings
 from omnipilot_slurm.startup_file import load_startup
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Models
     from omnipilot_slurm.site_settings import GpuMap
+    from omnipilot_slurm.strict_yaml import Layer
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
 
 
@@ -60,6 +63,14 @@ class SiteFiles:
         """Return the site's map; a snapshot may bring names of its own, which count last."""
         gpu_map = self.settings_file.settings.cluster.gpu_map
         return replace(gpu_map, gres={**snapshot.gpu_map, **gpu_map.gres})
+
+    def published(self) -> Layer | None:
+        """Return the cluster's snapshot as the daemon publishes it, None where none can be read."""
+        folder = self.settings_file.settings.daemon.publish
+        try:
+            return None if folder is None else read_layers([folder / SNAPSHOT_FILE])[0]
+        except ConfigError:
+            return None
 
     def _gpu_id(self, name: str) -> str | None:
         try:

@@ -14,7 +14,6 @@ import click
 from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
 from omnipilot_slurm.cli.decision_text import shown
 from omnipilot_slurm.cli.detect import parse_variables
-from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import load_snapshot
 from omnipilot_slurm.decide.as_json import as_json
 from omnipilot_slurm.decide.decision import decide, mode_of
@@ -26,6 +25,7 @@ from omnipilot_slurm.site_files import read_files
 if TYPE_CHECKING:
     from omnipilot_slurm.cluster_facts import Snapshot
     from omnipilot_slurm.decide.decision import Decision
+    from omnipilot_slurm.site_files import SiteFiles
 
 _BUDGET_S = 5.0
 _FOLDER_S = 3.0
@@ -67,8 +67,7 @@ def advise(  # noqa: PLR0917 (one parameter for each option)
     """
     folders = [folder for folder in (config or SITE_FOLDER,) if folder.is_dir()]
     files = read_files(folders)
-    published = files.settings_file.settings.daemon.publish
-    snapshot, said = _snapshot(cluster, published)
+    snapshot, said = _snapshot(cluster, files)
     # what this user may read may be read for this user
     folders_read = FolderLookup(roots=[Path("/")], public_only=False)
     site = files.site(snapshot, PatientFolders(folders_read, _FOLDER_S))
@@ -95,13 +94,14 @@ def advise(  # noqa: PLR0917 (one parameter for each option)
     return _exit_code(decision)
 
 
-def _snapshot(cluster: Path | None, published: Path | None) -> tuple[Snapshot, str]:
+def _snapshot(cluster: Path | None, files: SiteFiles) -> tuple[Snapshot, str]:
     """Return the snapshot to advise on and where it came from: given, published, or the example."""
     if cluster is not None:
         return load_snapshot(cluster.read_bytes(), file=str(cluster)), str(cluster)
-    if published is not None and (published / SNAPSHOT_FILE).exists():
-        path = published / SNAPSHOT_FILE
-        return load_snapshot(path.read_bytes(), file=str(path)), f"{path}, as published"
+    published = files.published()
+    if published is not None:
+        said = f"{published.file}, as published"
+        return load_snapshot(published.data, file=published.file), said
     path = shipped_path("etc", "cluster-example.yaml")
     said = "the example of this package, not yours (no snapshot is published here; see --cluster)"
     return load_snapshot(path.read_bytes(), file=str(path)), said

@@ -13,7 +13,6 @@ from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
 from omnipilot_slurm.cli.detect import parse_variables
 from omnipilot_slurm.cli.fit_question import Asked, Cluster, Held, Reader
 from omnipilot_slurm.cli.fit_text import as_json, as_text
-from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import load_snapshot
 from omnipilot_slurm.errors import UsageError
 from omnipilot_slurm.records import EngineArgs, Starts
@@ -140,12 +139,11 @@ def fit(
 def _cluster(files: SiteFiles) -> Cluster:
     """Return the cards of the published cluster, those of the catalog where none is published."""
     settings = files.settings_file.settings
-    published = settings.daemon.publish
-    path = None if published is None else published / SNAPSHOT_FILE
-    if path is None or not path.exists():
+    published = files.published()
+    if published is None:
         every = tuple(files.catalog.gpu(gpu_id) for gpu_id in files.catalog.gpu_ids())
         return Cluster(cards=every, gres=settings.cluster.gpu_map.gres)
-    snapshot = load_snapshot(path.read_bytes(), file=str(path))
+    snapshot = load_snapshot(published.data, file=published.file)
     cards = {pool.gpu.id: pool.gpu for pool in files.pools(snapshot)}
     return Cluster(cards=tuple(cards.values()), gres=files.gpu_map(snapshot).gres)
 

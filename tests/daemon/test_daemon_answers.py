@@ -281,6 +281,8 @@ def test_a_users_groups_are_unknown_at_first_and_known_soon(daemon: DaemonProces
 
 def test_status_tells_what_is_in_force(daemon: DaemonProcess) -> None:
     daemon.decide("advise x")
+    # a decision is counted once its answer has left
+    wait_until(lambda: daemon.status()["latency_ms"]["count"], "the count")
     status = daemon.status()
     assert status["pid"] == daemon.process.pid
     assert status["socket"] == str(daemon.socket)
