@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.cluster_facts import Snapshot
     from omnipilot_slurm.site_files import SiteFiles
-    from omnipilot_slurm.strict_yaml import Layer, Section
+    from omnipilot_slurm.strict_yaml import Section
 
 _GPUS = "gpus.yaml"
 #: what each file of etc/ may say, and the version of that

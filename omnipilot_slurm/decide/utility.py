@@ -5,8 +5,8 @@
     S = c_slo * T * P(miss)                         W = c_wait * E[wait]
     F = (1 - p)/p * (n_gpus * c_gpu * t_fail + c_wait * E[wait])
 
-In: a Run (what is predicted and known of an arm) and the site's UtilitySettings. Out: the terms.
-Called by ranking in a decision and by `omnipilot evaluate`, which scores decisions by the same sums.
+In: a Run (what is predicted and known of an arm), the site's UtilitySettings. Out: the terms.
+Called by decisions, and by `omnipilot evaluate`, which scores them by the same sums.
 """
 
 from __future__ import annotations
