@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import click
 
 from omnipilot_slurm.errors import UsageError
 from omnipilot_slurm.script import detected, directives, serving, tres
+
+#: time for reading one script; the daemon takes far less, a person can wait
+_SECONDS = 2.0
 
 
 @click.command()
@@ -26,13 +30,20 @@ def detect(job: Path, args: tuple[str, ...], variables: tuple[str, ...], as_json
         script, args=args, environment=parse_variables(variables)
     )
     request = tres.request_of(submission, node_form=form)
-    found = detected.detected(serving.find(submission, request), script, request)
+    deadline = time.monotonic() + _SECONDS
+    read = serving.find(submission, request, expired=lambda: time.monotonic() > deadline)
+    found = detected.detected(read, script, request)
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False))
+        click.echo(_printable(json.dumps(found, ensure_ascii=False)))
         return
     width = max(map(len, found))
     for name, value in found.items():
-        click.echo(f"{name:<{width}}  {'-' if value is None else value}")
+        click.echo(_printable(f"{name:<{width}}  {'-' if value is None else value}"))
+
+
+def _printable(text: str) -> str:
+    """Return text with the bytes of a script that are not UTF-8 replaced."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def parse_variables(pairs: tuple[str, ...]) -> dict[str, str]:

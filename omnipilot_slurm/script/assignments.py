@@ -10,14 +10,18 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.script import branches
+from omnipilot_slurm.script.scope import ARGUMENTS, Scope
 from omnipilot_slurm.script.words import (
+    BLANK,
     EMPTY,
     MAX_WORDS,
     Splice,
     Value,
     Word,
     Words,
+    shown,
     text_of,
+    texts_of,
     unknown,
 )
 
@@ -25,17 +29,17 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from omnipilot_slurm.script.frame import Frame
-    from omnipilot_slurm.script.scope import Scope
 
 _READERS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
-_EXPORTERS: Final = frozenset({"export", "declare", "typeset"})
-#: files that set up an environment, not the values of a script's own variables
-_SET_UP: Final = re.compile(
-    r"(?:^|[._/-])(?:activate|bashrc|zshrc|bash_profile|profile|conda|mamba|micromamba|lmod|modules?"
-    r"|init|bash|sh|zsh|setvars|env|environment|venv|set[-_]?up|load[-_]modules)(?:[._-]?(?:env|sh|bash|csh))*$"
-    r"|set_?up|_env(?:ironment)?\.sh$"
+_CHANGED_IN_ARITHMETIC: Final = re.compile(
+    r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)([A-Za-z_]\w*)"
 )
-_VALUES: Final = re.compile(r"conf|param|setting|args|\.env$", re.IGNORECASE)
+_EXPORTERS: Final = frozenset({"export", "declare", "typeset"})
+#: files that hold values of a script's variables, not an environment or functions
+_VALUES: Final = re.compile(r"conf|param|setting|vars|defaults|\.env$", re.IGNORECASE)
+#: variables that hold the path of an environment to activate
+_SET_UP: Final = re.compile(r"env|activate|conda|profile|module|set_?up|rc$", re.IGNORECASE)
+_MAX_NAME: Final = 128
 
 
 def assign(node: Node, frame: Frame) -> None:
@@ -60,7 +64,7 @@ def _value(node: Node | None, frame: Frame) -> Word | Words:
     items = [child for child in node.named_children if child.type != "comment"]
     if any(frame.text(child).startswith("[") for child in items):
         return [Splice()]
-    words = [word for child in items for word in frame.words(child)]
+    words = [word for child in items for word in frame.words(child) if word != BLANK]
     return words if len(words) <= MAX_WORDS else [Splice()]
 
 
@@ -89,8 +93,10 @@ def unset(node: Node, frame: Frame) -> None:
 
 def apply(name: str, words: Words, scope: Scope) -> None:
     """Apply a builtin that changes variables or arguments; other commands change nothing."""
-    if name in _READERS:
+    if name in _READERS or texts_of(words[:2]) == ["printf", "-v"]:
         _forget(words[1:], scope)
+    elif name == "let":
+        forget_changed(shown(words[1:]), scope)
     elif name == "set":
         _set_arguments(words, scope)
     elif name == "shift":
@@ -106,37 +112,47 @@ def _forget(words: Words, scope: Scope) -> None:
             scope.variables[name] = Word((unknown(),))
 
 
+def forget_changed(text: str, scope: Scope) -> None:
+    """Note that arithmetic has changed variables: their values are not known behind it."""
+    for match in _CHANGED_IN_ARITHMETIC.finditer(text):
+        scope.variables[match[1] or match[2]] = Word((unknown(),))
+
+
 def _set_arguments(words: Words, scope: Scope) -> None:
     texts = [text_of(word) for word in words]
     if "--" in texts:
         behind = words[texts.index("--") + 1 :]
-        scope.args = tuple(
-            word if isinstance(word, Word) else Word((unknown(),)) for word in behind
-        )
+        scope.args = [word for word in behind if word != BLANK]
 
 
 def _shift(words: Words, scope: Scope) -> None:
     count = text_of(words[1]) if len(words) > 1 else "1"
-    if count is not None and count.isdecimal():
-        scope.args = scope.args[int(count) :]
-    else:
-        scope.args = tuple(Word((unknown(),)) for _ in scope.args)
+    n_gone = int(count) if count is not None and re.fullmatch(r"\d{1,4}", count) else None
+    gone = scope.args[:n_gone]
+    if n_gone is None or any(isinstance(word, Splice) for word in gone):
+        scope.args = [Splice(fixed=False)]
+    elif len(gone) == n_gone:
+        scope.args = scope.args[n_gone:]
 
 
 def _source(word: Word | Splice, scope: Scope) -> None:
-    """Read `source FILE`: a file that is not there to set up an environment may set anything."""
-    path = word.shown if isinstance(word, Word) else "?"
-    name = path.rsplit("/", 1)[-1]
-    if _SET_UP.search(name) and not _VALUES.search(name):
-        return
-    _open_up(scope)
+    """Read `source FILE`: a file of values may set anything, an environment does not."""
+    name = word.base_name if isinstance(word, Word) else None
+    if name is None:
+        is_set_up = any(map(_SET_UP.search, word.depends))
+        holds_values = not is_set_up or any(map(_VALUES.search, word.depends))
+    else:
+        holds_values = _VALUES.search(name[-_MAX_NAME:]) is not None
+    if holds_values:
+        _open_up(scope)
 
 
 def _open_up(scope: Scope) -> None:
     """Note that something that is not seen may have set any variable."""
     scope.unseen = True
     for name, value in scope.variables.items():
-        scope.variables[name] = _unsure(value)
+        if name != ARGUMENTS:
+            scope.variables[name] = _unsure(value)
 
 
 def _unsure(value: Value) -> Value:

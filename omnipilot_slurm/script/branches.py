@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 #: values of one variable that are kept apart; with more it can be anything
 _MAX_OPTIONS: Final = 8
 _NOTHING: Final = Word(())
+_ANYTHING: Final = Splice(fixed=False)
 
 
 def merge(scope: Scope, results: Sequence[Scope]) -> None:
@@ -96,7 +97,9 @@ def _as_list(value: Value) -> Words:
 
 def _agreed(values: Sequence[Word | Words]) -> Word | Words:
     if any(isinstance(value, list) for value in values):
-        return _common_start([_as_list(value) for value in values])
+        unset = [v for v in values if isinstance(v, Word) and _is_unset(v)]
+        lists = [[] if _is_unset(value) else _as_list(value) for value in values]
+        return _common_start(lists, frozenset().union(*(word.depends for word in unset)))
     words = [value for value in values if isinstance(value, Word)]
     texts = {word.text for word in words}
     depends = frozenset().union(*(word.depends for word in words))
@@ -105,8 +108,18 @@ def _agreed(values: Sequence[Word | Words]) -> Word | Words:
         return Word((Segment(text, how=How.VARIABLE, depends=depends, fixed=False),))
     n_common = _n_common(words)
     options = _options([Word(word.segments[n_common:]) for word in words])
+    if not options:
+        depends = frozenset()
     rest = Segment(None, how=How.UNKNOWN, depends=depends, fixed=False, options=options)
     return Word((*words[0].segments[:n_common], rest))
+
+
+def _is_unset(value: Word | Words) -> bool:
+    """Return whether a value is that of a variable that nothing in the script sets."""
+    if isinstance(value, list) or len(value.segments) != 1:
+        return False
+    only = value.segments[0]
+    return only.text is None and bool(only.depends) and not only.options and only.how is How.UNKNOWN
 
 
 def _n_common(words: Sequence[Word]) -> int:
@@ -131,8 +144,8 @@ def _options(words: Sequence[Word]) -> tuple[Word, ...]:
             found.append(word)
         elif only is not None and only.options:
             found += only.options
-        elif only is not None and only.depends and only.how is How.UNKNOWN:
-            # nothing in the script sets it: taken as not set, which `depends` remembers
+        elif _is_unset(word):
+            # taken as nothing, which `depends` remembers
             found.append(_NOTHING)
         else:
             return ()
@@ -140,7 +153,7 @@ def _options(words: Sequence[Word]) -> tuple[Word, ...]:
     return unique if len(unique) <= _MAX_OPTIONS else ()
 
 
-def _common_start(lists: Sequence[Words]) -> Words:
+def _common_start(lists: Sequence[Words], depends: frozenset[str]) -> Words:
     n_common = 0
     for items in zip(*lists, strict=False):
         if any(item != items[0] for item in items):
@@ -150,13 +163,12 @@ def _common_start(lists: Sequence[Words]) -> Words:
     rests = [items[n_common:] for items in lists]
     if not any(rests):
         return common
-    return [*common, _either(rests)]
+    return [*common, _either(rests, depends)]
 
 
-def _either(rests: Sequence[Words]) -> Splice:
+def _either(rests: Sequence[Words], depends: frozenset[str]) -> Splice:
     """Return the words that stand for one of several endings of an array."""
     options: list[tuple[Word, ...]] = []
-    depends: frozenset[str] = frozenset()
     for rest in rests:
         last = rest[-1] if rest else None
         plain = tuple(word for word in rest if isinstance(word, Word))
@@ -166,6 +178,6 @@ def _either(rests: Sequence[Words]) -> Splice:
             options += [(*plain, *option) for option in last.options]
             depends |= last.depends
         else:
-            return Splice(fixed=False)
+            return _ANYTHING
     unique = tuple(dict.fromkeys(options))
-    return Splice(depends, unique if len(unique) <= _MAX_OPTIONS else (), fixed=False)
+    return Splice(depends, unique, fixed=False) if len(unique) <= _MAX_OPTIONS else _ANYTHING

@@ -33,6 +33,11 @@ _NUMERIC: Final = {
 }
 _SIGNS: Final = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
 _EQUALITIES: Final = frozenset({"=", "==", "!="})
+#: nodes that are one side of a comparison, not a comparison themselves
+_OPERANDS: Final = frozenset(
+    "word number string raw_string ansi_c_string concatenation simple_expansion expansion"
+    " extglob_pattern command_substitution arithmetic_expansion".split()
+)
 _CONSTANTS: Final = {"true": True, ":": True, "false": False}
 _WHOLE: Final = re.compile(r"-?\d{1,9}$")
 _UNARY_ARGS: Final = 2
@@ -140,8 +145,10 @@ def _binary(node: Node, source: Source, scope: Scope) -> Decision:
     if operator in ("&&", "||"):
         first, second = decide(left, source, scope), decide(right, source, scope)
         return _combined(first, second, is_and=operator == "&&")
+    if operator in _EQUALITIES and right.type == "binary_expression":
+        return _misread(node, source, scope)
     value = _operand(expand.word_of(left, source, scope))
-    if value is None:
+    if value is None or right.type not in _OPERANDS:
         return UNDECIDED
     if operator in _EQUALITIES:
         holds = matches(right, value.text, source, scope)
@@ -149,6 +156,22 @@ def _binary(node: Node, source: Source, scope: Scope) -> Decision:
         return decision.negated() if operator == "!=" else decision
     other = _operand(expand.word_of(right, source, scope))
     return _compared(value, operator, other)
+
+
+def _misread(node: Node, source: Source, scope: Scope) -> Decision:
+    """Decide `A = B || C`, which the grammar takes for `A = (B || C)`."""
+    _, sign, tail = node.children
+    if tail.child_count != _BINARY_ARGS or expand.text_of(sign, source) != "=":
+        return UNDECIDED
+    value = _operand(expand.word_of(node.children[0], source, scope))
+    holds = None
+    if value is not None and tail.children[0].type in _OPERANDS:
+        holds = matches(tail.children[0], value.text, source, scope)
+    first = UNDECIDED if holds is None or value is None else Decision(holds, value.depends)
+    operator = expand.text_of(tail.children[1], source)
+    if operator not in ("&&", "||"):
+        return UNDECIDED
+    return _combined(first, decide(tail.children[2], source, scope), is_and=operator == "&&")
 
 
 def _combined(first: Decision, second: Decision, *, is_and: bool) -> Decision:

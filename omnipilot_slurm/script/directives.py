@@ -21,7 +21,7 @@ _MEMORY: Final = re.compile(r"^(\d{1,15})([kKmMgGtT]?)[bB]?$")
 _MIB: Final = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
 _TIME: Final = re.compile(r"^(?:(?P<days>\d{1,9})-)?(?P<clock>\d{1,9}(?::\d{1,9}){0,2})$")
 _OMNIPILOT: Final = re.compile(
-    r"^\s*#\s?OMNIPILOT\b[ \t:]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]*#[ \t]?OMNIPILOT\b[ \t:]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE
 )
 _SBATCH: Final = "#SBATCH"
 _COMMENT: Final = re.compile(r"(?:^|[\s,;])omnipilot[=:](?P<words>[^;,\s]+)", re.IGNORECASE)

@@ -36,8 +36,10 @@ _EXPANSIONS: Final = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"}
 )
 _SPECIAL_IN_QUOTES: Final = b'"$`\\'
+_SPECIAL_IN_HEREDOC: Final = b"$`\\"
 _ANSI_C: Final = {b"n": "\n", b"t": "\t", b"r": "\r", b"\\": "\\", b"'": "'", b'"': '"'}
 _NOTHING: Final = (Segment(""),)
+_BLANK: Final = re.compile(r"\s")
 _BREAK: Final = re.compile(r"\s+|\S+")
 
 
@@ -57,7 +59,7 @@ def words_of(node: Node, source: Source, scope: Scope) -> Words:
     array = parameters.array_of(node, source, scope)
     if array is not None:
         scope.budget.spend(1 + len(array))
-        return array
+        return array if node.type == "string" else _loose(array)
     if parameters.spreads(node, source, scope):
         scope.budget.spend()
         return [Splice(fixed=False)]
@@ -89,7 +91,7 @@ class _Splitter:
         if not self._is_open:
             return
         only = self._current[0] if len(self._current) == 1 else None
-        if only is not None and only.text is None and only.splits and only.how is not How.COMPUTED:
+        if only is not None and only.splits and only.text is None and not _is_one_word(only):
             self.words.append(_spliced(only))
         else:
             self.words.append(Word(tuple(self._current), self._end))
@@ -108,6 +110,11 @@ class _Splitter:
             self.add(segment._replace(text=match[0], start=start, splits=False))
 
 
+def _is_one_word(segment: Segment) -> bool:
+    """Return whether text that is not known is taken for one word: what programs print."""
+    return segment.how in (How.COMPUTED, How.SLURM_ENV) and not segment.depends
+
+
 def split(segments: tuple[Segment, ...], end: int | None) -> Words:
     """Return the words that unquoted segments become."""
     if len(segments) == 1 and not segments[0].splits:
@@ -121,7 +128,14 @@ def split(segments: tuple[Segment, ...], end: int | None) -> Words:
             splitter.close()
         splitter.add(segment)
     splitter.close()
-    return splitter.words[:MAX_WORDS] or [BLANK]
+    return splitter.words[:MAX_WORDS] or [_blank(segments)]
+
+
+def _blank(segments: tuple[Segment, ...]) -> Splice:
+    """Return what is left of an expansion that is empty: what that rests on."""
+    depends = frozenset().union(*(segment.depends for segment in segments))
+    is_fixed = all(segment.fixed for segment in segments)
+    return Splice(depends, ((),), is_fixed) if depends or not is_fixed else BLANK
 
 
 def _starts_with_space(segment: Segment) -> bool:
@@ -135,13 +149,26 @@ def _spliced(segment: Segment) -> Splice:
         tuple(word for word in split_option(option) if isinstance(word, Word))
         for option in segment.options
     )
-    return Splice(segment.depends, options, segment.fixed)
+    depends = segment.depends.union(*(option.depends for option in segment.options))
+    return Splice(depends, options, segment.fixed)
 
 
 def split_option(option: Word) -> Words:
     """Return the words that one of an unquoted variable's possible values becomes."""
     loose = tuple(segment._replace(splits=True) for segment in option.segments)
-    return [word for word in split(loose, None) if word != BLANK]
+    return [word for word in split(loose, None) if isinstance(word, Word) or not word.is_blank]
+
+
+def _loose(words: Words) -> Words:
+    """Return the words of an array that stands without quotes: blanks split them again."""
+    found: Words = []
+    for word in words:
+        text = word.text if isinstance(word, Word) else None
+        if isinstance(word, Word) and text is not None and (not text or _BLANK.search(text)):
+            found += split_option(word)
+        else:
+            found.append(word)
+    return found or [BLANK]
 
 
 def _segments(node: Node, source: Source, scope: Scope, *, quoted: bool) -> tuple[Segment, ...]:
@@ -161,6 +188,8 @@ def _segments(node: Node, source: Source, scope: Scope, *, quoted: bool) -> tupl
         case "process_substitution":
             scope.substitutions.append((node, source))
             return (unknown(),)
+        case "heredoc_body":
+            return _with_expansions(node, node.start_byte, node.end_byte, source, scope)
         case "concatenation" | "command_name":
             return _children(node, source, scope, quoted=quoted)
         case _ if node.child_count == 0:
@@ -225,21 +254,25 @@ def _without_escapes(
 
 
 def _double_quoted(node: Node, source: Source, scope: Scope) -> tuple[Segment, ...]:
+    start = node.start_byte + (2 if node.type == "translated_string" else 1)
+    return _with_expansions(node, start, node.end_byte - 1, source, scope) or _NOTHING
+
+
+def _with_expansions(
+    node: Node, start: int, end: int, source: Source, scope: Scope
+) -> tuple[Segment, ...]:
+    """Return the text of a string or heredoc, whose expansions are the node's children."""
+    special = _SPECIAL_IN_HEREDOC if node.type == "heredoc_body" else _SPECIAL_IN_QUOTES
     scope.budget.enter()
     segments: list[Segment] = []
-    position = node.start_byte + (2 if node.type == "translated_string" else 1)
     for child in node.children:
         if child.type in _EXPANSIONS:
-            segments += _quoted_text(source, position, child.start_byte)
+            segments += _without_escapes(source, start, child.start_byte, special=special)
             segments += _segments(child, source, scope, quoted=True)
-            position = child.end_byte
-    segments += _quoted_text(source, position, node.end_byte - 1)
+            start = child.end_byte
+    segments += _without_escapes(source, start, end, special=special)
     scope.budget.leave()
-    return tuple(segments) or _NOTHING
-
-
-def _quoted_text(source: Source, start: int, end: int) -> tuple[Segment, ...]:
-    return _without_escapes(source, start, end, special=_SPECIAL_IN_QUOTES)
+    return tuple(segments)
 
 
 def _ansi_c(node: Node, source: Source) -> tuple[Segment, ...]:

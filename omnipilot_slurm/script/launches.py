@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from omnipilot_slurm.records import Edit, EngineArgs, Launch, StepRequest
 from omnipilot_slurm.script import judging
 from omnipilot_slurm.script.words import (
-    BLANK,
     How,
     Splice,
     Word,
@@ -55,6 +54,9 @@ _CORE_FIELDS: Final = (
     "model tensor_parallel pipeline_parallel data_parallel n_nodes node_rank headless"
     " data_parallel_rank data_parallel_local prefill_context_parallel config_file"
 ).split()
+
+
+_SETTINGS: Final = frozenset(EngineArgs.__slots__) - {"warnings", "vllm_version", "unknown"}
 
 
 class Read(NamedTuple):
@@ -137,10 +139,10 @@ def _settled(words: Words) -> _Settled:
             is_slurm = any(name.startswith("SLURM_") for name in word.depends)
             how = How.SLURM_ENV if is_slurm else How.UNKNOWN
             kept.append(Word((unknown(word.depends, how=how, fixed=word.fixed),)))
-        elif word.options and word != BLANK:
+        elif word.is_choice:
             maybe.append((len(kept), word))
             assumed |= word.depends
-        elif word == BLANK or word.depends:
+        elif word.is_blank:
             assumed |= word.depends
             unsure = unsure or not word.fixed
         else:
@@ -190,8 +192,8 @@ def _with_options(
 
 
 def _differences(one: EngineArgs, other: EngineArgs) -> set[str]:
-    names = [name for name in EngineArgs.__slots__ if name not in ("warnings", "vllm_version")]
-    return {name for name in names if getattr(one, name) != getattr(other, name)}
+    names = {name for name in _SETTINGS if getattr(one, name) != getattr(other, name)}
+    return names | (one.unknown ^ other.unknown)
 
 
 def _steps(options: Iterable[StepOption]) -> tuple[StepRequest, ...]:

@@ -72,4 +72,6 @@ def _is_choice(value: Value) -> bool:
         return True
     if any(segment.follows for segment in value.segments) or value.text in ("", "all"):
         return False
-    return not (value.text is None and value.depends and value.depends <= set(DEVICE_LISTS))
+    if value.text is not None or not value.depends:
+        return True
+    return not all(name in DEVICE_LISTS or _CHOOSES_DEVICES.match(name) for name in value.depends)

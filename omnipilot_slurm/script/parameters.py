@@ -36,6 +36,7 @@ _PARAMETER: Final = re.compile(
 )
 _SLICE: Final = re.compile(r":\s*(?P<first>\d{1,6})\s*(?::\s*(?P<count>\d{1,6})\s*)?\}$")
 _SPREAD: Final = re.compile(rb"\$\{(?P<name>\w+)\[@\]\}|\$@|\$\{@\}")
+_NOTHING: Final = (Segment(""),)
 _MAX_PATTERN_TEXT: Final = 512
 _QUOTE_EXPANSION_QUOTE: Final = 3
 
@@ -93,8 +94,7 @@ def _operated(operation: _Operation, source: Source) -> tuple[Segment, ...]:
     if kind == "+":
         return _alternative(operation)
     if kind == "?":
-        missing = unknown(frozenset({operation.name}))
-        return (missing,) if operation.value is None else operation.value
+        return (unknown(),) if operation.value is None else operation.value
     return (_trimmed(operation, source),)
 
 
@@ -116,7 +116,7 @@ def _default(operation: _Operation) -> tuple[Segment, ...]:
     is_fixed = not (scope.unseen and depends)
     result = tuple(
         segment.through(how, depends)._replace(fixed=segment.fixed and is_fixed)
-        for segment in _word_behind_operator(operation)
+        for segment in _word_behind_operator(operation) or _NOTHING
     )
     if operation.operator.endswith("="):
         scope.variables[name] = Word(result)
@@ -183,12 +183,15 @@ def _without_affix(text: str, operator: str, pattern: str) -> str:
 
 def _length(name: str, index: str | None, scope: Scope) -> Segment:
     if name in ("@", "#", "*"):
+        if any(isinstance(word, Splice) for word in scope.args):
+            return unknown(how=How.COMPUTED, fixed=False)
         return Segment(str(len(scope.args)), how=How.COMPUTED)
-    value = scope.variables.get(name)
-    is_list = isinstance(value, list) and not any(isinstance(item, Splice) for item in value)
-    if is_list and isinstance(value, list) and index in ("@", "*"):
-        return Segment(str(len(value)), how=How.COMPUTED)
-    return unknown(how=How.COMPUTED)
+    if index not in ("@", "*"):
+        return unknown(how=How.COMPUTED)
+    items = _items(name, "@", scope)
+    if items is None or any(isinstance(item, Splice) for item in items):
+        return unknown(how=How.COMPUTED)
+    return Segment(str(len(items)), how=How.COMPUTED)
 
 
 def array_of(node: Node, source: Source, scope: Scope) -> Words | None:
@@ -207,14 +210,14 @@ def array_of(node: Node, source: Source, scope: Scope) -> Words | None:
     items = _items(match["name"], match["index"], scope)
     if items is None or part is None:
         return items
-    return _sliced(items, part, is_arguments=match["name"] in "@*")
+    return _sliced(items, part, is_arguments=match["name"] == "@")
 
 
 def spreads(node: Node, source: Source, scope: Scope) -> bool:
     """Return whether a word holds an array of several words among other text."""
     for match in _SPREAD.finditer(source.data, node.start_byte, node.end_byte):
         name = decode(match["name"] or b"@")
-        value = list(scope.args) if name == "@" else scope.variables.get(name)
+        value = scope.variables.get(name)
         if isinstance(value, list) and len(value) > 1:
             return True
     return False
@@ -229,9 +232,10 @@ def _inside_quotes(node: Node) -> Node | None:
 
 
 def _items(name: str, index: str | None, scope: Scope) -> Words | None:
-    if name in "@*":
-        return [word.through(scope.argument_how) for word in scope.args]
-    if index not in ("@", "*"):
+    if name == "@":
+        how = scope.argument_how
+        return [w if isinstance(w, Splice) else w.through(how) for w in scope.args]
+    if index != "@":
         return None
     value: Value = scope.variables.get(name)
     if isinstance(value, list):

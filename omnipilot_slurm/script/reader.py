@@ -29,7 +29,6 @@ from omnipilot_slurm.script.words import (
     shown,
     text_of,
     texts_of,
-    unknown,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.unwrapped import Unwrapped
 
 _MAX_NESTING: Final = 8
+_STEPS_OF_A_LAUNCH: Final = 500
 _JOB_SCRIPT: Final = "#SBATCH"
 _PLACEHOLDER: Final = re.compile(r"\{\{|\{%|<%|(?<![<\w$])<[A-Za-z_][\w .:/-]*>")
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
@@ -108,7 +108,7 @@ class Reader:
         first = command.words[0]
         only = first.segments[0] if isinstance(first, Word) and len(first.segments) == 1 else None
         options: list[tuple[Word, ...]] = []
-        if isinstance(first, Splice) and first != BLANK:
+        if isinstance(first, Splice) and first.is_choice:
             options = list(first.options)
         elif only is not None and only.text is None:
             options = [(option,) for option in only.options]
@@ -132,9 +132,8 @@ class Reader:
         source = Source(bounded(word.segments), end=self._inner_end(word))
         scope = command.scope
         if unwrapped.names[-1:] != ["eval"]:
-            args = [w if isinstance(w, Word) else Word((unknown(),)) for w in unwrapped.shell_args]
             scope = scope.branch()
-            scope.args = tuple(args)
+            scope.args = [word for word in unwrapped.shell_args if word != BLANK]
         is_evaluated = command.context.evaluated or unwrapped.evaluated
         context = command.context._replace(evaluated=is_evaluated)
         self._nested(Frame(source, scope, context, command.stdin), unwrapped)
@@ -149,7 +148,7 @@ class Reader:
         if command.stdin is None:
             return
         scope = command.scope.branch()
-        scope.args = tuple(word for word in unwrapped.shell_args if isinstance(word, Word))
+        scope.args = [word for word in unwrapped.shell_args if word != BLANK]
         self._nested(Frame(command.stdin, scope, command.context), unwrapped)
 
     def _nested(self, frame: Frame, unwrapped: Unwrapped) -> None:
@@ -299,6 +298,7 @@ class Reader:
         ):
             self.notes.errors.append("vllm serve with placeholders")
             return
+        self.budget.spend(_STEPS_OF_A_LAUNCH)
         site = self._site(unwrapped, command)
         read = launches.of_words(form, words, site)
         if any("prints and exits" in problem for problem in read.launch.problems):

@@ -14,6 +14,7 @@ from omnipilot_slurm.script import arithmetic
 from omnipilot_slurm.script.budget import Budget
 from omnipilot_slurm.script.slurm_environment import FOLLOWS_GPUS, is_output_variable
 from omnipilot_slurm.script.words import (
+    BLANK,
     How,
     Segment,
     Splice,
@@ -38,6 +39,9 @@ _SET_BY_SYSTEM: Final = frozenset(
     " SECONDS LINENO BASH_SOURCE FUNCNAME BASHPID HOSTTYPE OSTYPE IFS OPTARG OPTIND".split()
 )
 _SPACE: Final = Segment(" ")
+_MAX_DIGITS: Final = 4
+#: the name under which arguments stand among the variables
+ARGUMENTS: Final = "@"
 
 
 @dataclass(slots=True)
@@ -45,7 +49,8 @@ class Scope:
     """What is known of the shell's state.
 
     `environment` came with the submission; `complete` says that what it lacks was not set there.
-    `slurm` holds the SLURM_* values that follow from the request. `unseen`: a file that is not seen
+    `slurm` holds the SLURM_* values that follow from the request. The arguments are the array "@"
+    of `variables`. `unseen`: a file that is not seen
     was sourced and may have set anything. `substitutions` collects the `$(...)` met on the way,
     which the walker follows.
     """
@@ -54,7 +59,6 @@ class Scope:
     complete: bool
     slurm: Mapping[str, str]
     budget: Budget = field(default_factory=Budget)
-    args: tuple[Word, ...] = ()
     in_function: bool = False
     unseen: bool = False
     variables: dict[str, Value] = field(default_factory=dict)
@@ -77,14 +81,24 @@ class Scope:
             exported=set(self.exported),
         )
 
+    @property
+    def args(self) -> Words:
+        """The arguments of the script, or of the function that runs."""
+        value = self.variables.get(ARGUMENTS)
+        return value if isinstance(value, list) else []
+
+    @args.setter
+    def args(self, words: Words) -> None:
+        self.variables[ARGUMENTS] = words
+
     def value(self, name: str, index: str | None = None) -> tuple[Segment, ...] | None:
         """Return a parameter's value, None when it is not set as far as can be told."""
+        if name in ("@", "*"):
+            return joined(self.args, self.argument_how)
         if name in self.variables:
             return self._assigned(self.variables[name], index)
         if name.isdecimal():
-            return self._positional(int(name))
-        if name in "@*":
-            return joined(list(self.args), self.argument_how)
+            return self._positional(name)
         if not name.isidentifier():
             return (unknown(),)
         return self._inherited(name)
@@ -110,12 +124,15 @@ class Scope:
             return (unknown(how=How.SLURM_ENV),)
         return (unknown(),) if name in _SET_BY_SYSTEM else None
 
-    def _positional(self, number: int) -> tuple[Segment, ...] | None:
+    def _positional(self, digits: str) -> tuple[Segment, ...] | None:
+        number = int(digits) if len(digits) <= _MAX_DIGITS else 0
         if number == 0:
             return (unknown(),)
-        if number > len(self.args):
-            return None
-        return self.args[number - 1].through(self.argument_how).segments
+        ahead = self.args[:number]
+        if any(isinstance(word, Splice) for word in ahead):
+            return (unknown(fixed=False),)
+        found = ahead[-1] if len(ahead) == number else None
+        return found.through(self.argument_how).segments if isinstance(found, Word) else None
 
     def _assigned(self, value: Value, index: str | None) -> tuple[Segment, ...] | None:
         if value is None:
@@ -191,10 +208,12 @@ def joined(words: Words, how: How) -> tuple[Segment, ...]:
     """Return the one text that `"$*"` makes of several words."""
     segments: list[Segment] = []
     for word in words:
+        if word == BLANK:
+            continue
         if segments:
             segments.append(_SPACE)
         if isinstance(word, Splice):
-            segments.append(unknown(word.depends, fixed=word.fixed))
+            segments.append(word.as_segment()._replace(splits=False))
         else:
             segments += word.through(how).segments
     return bounded(tuple(segments))

@@ -76,8 +76,8 @@ def read(
         complete=environment_is_complete,
         slurm=slurm_variables(submission, request, complete=environment_is_complete),
         budget=budget,
-        args=tuple(Word((Segment(arg),)) for arg in submission.args),
     )
+    scope.args = [Word((Segment(arg),)) for arg in submission.args]
     tasks = submission.num_tasks or (submission.ntasks_per_node or 1) * request.n_nodes
     reader = Reader(script=submission.script, budget=budget, n_tasks=tasks)
     try:

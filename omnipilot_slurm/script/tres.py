@@ -27,11 +27,13 @@ _BARE: Final = re.compile(
 )
 #: GPU models by which partitions and features are commonly named
 _GPU_WORD: Final = (
-    r"(?:gb300|gb200|gh200|b300|b200|h200|h100|h800|h20|a800|a100l?|a10g|a40|a30|a16|a10|a6000|a5500"
-    r"|a5000|a4500|a4000|a2000|l40s|l40|l20|l4|v100s?|p100|p40|m40|k80|t4|mi355x|mi325x|mi300[ax]?"
+    r"(?:gb300|gb200|gh200|b300|b200|h200|h100|h800|h20|a800|a100l?|a10g|a40|a30|a16|a10|a6000"
+    r"|a5500|a5000|a4500|a4000|a2000|l40s|l40|l20|l4|v100s?|p100|p40|m40|k80|t4|mi355x|mi325x|mi300[ax]?"
     r"|mi250x?|mi210|mi100|titan\w*|rtx\w+|[1-5]0[5-9]0(?:ti)?)"
 )
 _GPU_TOKEN: Final = re.compile(rf"(?:^|[^a-z0-9])(?:gpu)?(?P<gpu>{_GPU_WORD})(?=$|[^a-z0-9]|x\d)")
+#: longest request that is read
+_MAX_CHARS: Final = 1024
 #: more GPUs than any job holds; above it a number is a mistake
 _MOST_GPUS: Final = 100_000
 
@@ -68,6 +70,8 @@ class GpuRequest:
 
 def parse_gres(text: str | None) -> tuple[Gres, ...] | None:
     """Return the entries of a gres or tres list, or None where one of them cannot be read."""
+    if len(text or "") > _MAX_CHARS:
+        return None
     entries = []
     for part in filter(None, (piece.strip() for piece in _split_commas(text or ""))):
         match = _ENTRY.match(re.sub(r"\(.*\)$", "", part))
@@ -80,6 +84,8 @@ def parse_gres(text: str | None) -> tuple[Gres, ...] | None:
 
 def parse_gpus(text: str | None) -> tuple[Gres, ...] | None:
     """Return the GPU entries of `[type:]count[,...]`, as --gpus and SLURM_GPUS write them."""
+    if len(text or "") > _MAX_CHARS:
+        return None
     entries = []
     for part in filter(None, (piece.strip() for piece in _split_commas(text or ""))):
         match = _BARE.match(part)
@@ -189,7 +195,7 @@ def _with_named_type(request: GpuRequest, submission: Submission) -> GpuRequest:
 
 def gpu_named_in(text: str | None) -> str | None:
     """Return the one GPU model that a partition or feature spells, None for none or several."""
-    if not text or "!" in text:
+    if not text or "!" in text or len(text) > _MAX_CHARS:
         return None
     names = {match["gpu"] for match in _GPU_TOKEN.finditer(text.lower())}
     return names.pop() if len(names) == 1 else None

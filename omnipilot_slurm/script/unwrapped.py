@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from omnipilot_slurm.script.words import BLANK, Splice, Value, Word, Words, text_of, unknown
+from omnipilot_slurm.script.words import Splice, Value, Word, Words, text_of, unknown
 
 if TYPE_CHECKING:
     from omnipilot_slurm.script.wrapper_rules import Rule
@@ -70,7 +70,7 @@ class Unwrapped:
         """Take away expansions in front of the program that are empty as far as can be told."""
         while self.words and isinstance(self.words[0], Splice):
             first = self.words[0]
-            if first != BLANK and not first.depends:
+            if not first.is_blank:
                 break
             if first.depends and _needs_program(self.words[1:]):
                 self.words = [Word((unknown(first.depends),)), *self.words[1:]]

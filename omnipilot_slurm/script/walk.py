@@ -6,7 +6,6 @@ so. Nothing is run, and nothing outside the text is looked at. Called by reader.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
@@ -15,7 +14,7 @@ from omnipilot_slurm.script import assignments, branches, conditions
 from omnipilot_slurm.script.commands import echoed, heredoc, read_command
 from omnipilot_slurm.script.conditions import UNDECIDED, Decision
 from omnipilot_slurm.script.frame import Command, Frame
-from omnipilot_slurm.script.words import Splice, Word, Words, text_of, unknown
+from omnipilot_slurm.script.words import BLANK, Splice, Word, Words, text_of, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -30,7 +29,6 @@ _TESTS: Final = frozenset("[ test grep which type hash command cmp diff pgrep ki
 _ENDS: Final = frozenset({"exit", "return"})
 _SKIPPED: Final = frozenset({"comment", "test_command"})
 _WRAPPED: Final = frozenset({"negated_command", "redirected_statement", "pipeline"})
-_CHANGED_IN_ARITHMETIC: Final = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))")
 
 Visit: TypeAlias = Callable[[Command], None]
 
@@ -116,7 +114,7 @@ class Walker:
         scope = frame.scope
         source, body = scope.functions[name]
         outer = scope.args, scope.in_function
-        scope.args = tuple(_known_word(word) for word in args)
+        scope.args = [word for word in args if word != BLANK]
         scope.in_function = True
         marked = frame.marked(parameters=frame.context.parameters or bool(args))
         self._n_calls += 1
@@ -302,8 +300,7 @@ class Walker:
     def _compound(self, node: Node, frame: Frame) -> None:
         """Walk `{ ... }`; what `(( ... ))` changes is not known behind it."""
         if node.children and node.children[0].type == "((":
-            for name in _CHANGED_IN_ARITHMETIC.findall(frame.text(node)):
-                frame.scope.variables[name] = Word((unknown(),))
+            assignments.forget_changed(frame.text(node), frame.scope)
         else:
             self._block(node.children, frame)
 
@@ -333,10 +330,6 @@ class Walker:
         "compound_statement": _compound,
         "ERROR": _error,
     }
-
-
-def _known_word(word: Word | Splice) -> Word:
-    return word if isinstance(word, Word) else Word((unknown(),))
 
 
 def _ends_text(first: str | None, words: Words) -> bool:
@@ -394,8 +387,7 @@ def _set_variable(node: Node, frame: Frame) -> bool:
     """Set a for loop's variable for its turns; return False where there are none."""
     variable = node.child_by_field_name("variable")
     if node.type == "c_style_for_statement":
-        for name in _CHANGED_IN_ARITHMETIC.findall(frame.text(node).partition("))")[0]):
-            frame.scope.variables[name] = Word((unknown(),))
+        assignments.forget_changed(frame.text(node).partition("))")[0], frame.scope)
     if variable is None:
         return True
     nodes = node.children_by_field_name("value")

@@ -121,13 +121,41 @@ class Word(NamedTuple):
 class Splice(NamedTuple):
     """An expansion that may become any number of words.
 
-    `options` lists what it can be (empty: anything); one option of no words is a blank. `depends`
-    names the variables that are taken as not set.
+    `options` lists what it can be (empty: anything, unless `depends` names the variables that are
+    taken as not set).
     """
 
     depends: frozenset[str] = _NO_NAMES
     options: tuple[tuple[Word, ...], ...] = ()
     fixed: bool = True
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is no words at all, as far as can be told."""
+        return self.options == ((),) or (not self.options and bool(self.depends))
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether all that it can be is known, and is more than nothing."""
+        return bool(self.options) and self.options != ((),)
+
+    def as_segment(self) -> Segment:
+        """Return the expansion as a piece of text that is run later."""
+        options = tuple(_joined(option) for option in self.options if self.is_choice)
+        return Segment(
+            "" if self.options == ((),) else None,
+            splits=True,
+            depends=self.depends,
+            fixed=self.fixed,
+            options=options,
+        )
+
+
+def _joined(words: tuple[Word, ...]) -> Word:
+    segments: list[Segment] = []
+    for word in words:
+        segments += (Segment(" "), *word.segments)
+    return Word(tuple(segments))
 
 
 #: what arguments become: words, and expansions of unknown length

@@ -19,7 +19,6 @@ from omnipilot_slurm.script.unwrapped import (
     without_dashes,
 )
 from omnipilot_slurm.script.words import (
-    BLANK,
     How,
     Segment,
     Splice,
@@ -51,6 +50,8 @@ def unwrap(words: Words) -> Unwrapped:
         found.names.append(name)
         if found.shell_text is not None or found.reads_stdin or found.entrypoint:
             break
+    else:
+        found.unseen_program = True
     return found
 
 
@@ -181,10 +182,7 @@ def _evaluate(found: Unwrapped, words: Words) -> None:
     for word in words:
         if segments:
             segments.append(_SPACE)
-        if isinstance(word, Word):
-            segments += word.segments
-        elif word != BLANK:
-            segments.append(unknown(word.depends))
+        segments += word.segments if isinstance(word, Word) else (word.as_segment(),)
     found.shell_text = Word(tuple(segments))
     found.evaluated = True
     found.words = []
