@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.records import Editable, Launch, Script, StepRequest
 from omnipilot_slurm.script.programs import STRENGTH, Kind
-from omnipilot_slurm.script.words import Splice, Word, Words
+from omnipilot_slurm.script.words import Segment, Word, Words, text_of
 from omnipilot_slurm.vllm.engine_args import ENGINE_DESTS
 
 if TYPE_CHECKING:
@@ -64,12 +64,22 @@ def judged(launch: Launch, evidence: Evidence, context: Context) -> Launch:
 
 def _deciding(evidence: Evidence, dests: frozenset[str]) -> Words:
     """Return the words that decide what some options say: all but the values of other options."""
+    words = evidence.words
     others = {
         found.value_index
         for found in evidence.line.occurrences
-        if found.dest not in dests and found.value_index != found.option_index
+        if found.dest not in dests and _is_value_only(found, words)
     }
-    return [word for index, word in enumerate(evidence.words) if index not in others]
+    return [word for index, word in enumerate(words) if index not in others]
+
+
+def _is_value_only(found: flags.Occurrence, words: Words) -> bool:
+    """Return whether a word's only open question is an option's value: also in `--port=$PORT`."""
+    if found.value_index != found.option_index:
+        return True
+    word = words[found.option_index]
+    name = word.segments[0] if isinstance(word, Word) else Segment(None)
+    return not name.depends and name.fixed and len(name.text or "") >= found.offset
 
 
 def _depends(words: Words) -> frozenset[str]:
@@ -98,8 +108,8 @@ def _objection(launch: Launch, evidence: Evidence, context: Context) -> str | No
         (context.loop, "the launch is inside a loop"),
         (context.parameters, "the launch is inside a function with parameters"),
         (evidence.has_several, "the launch is repeated for every line of some input"),
-        (any(isinstance(word, Splice) for word in core), "some arguments are not in the script"),
         (launch.tp is None, "the tensor-parallel degree cannot be told from the script"),
+        (any(text_of(word) is None for word in core), "some arguments are not in the script"),
         (evidence.unsure, "a file that is not seen may set some of the arguments"),
         (any(isinstance(word, Word) and not word.fixed for word in core),
          "a branch or a file that is not seen decides some of the arguments"),

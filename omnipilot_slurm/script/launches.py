@@ -134,7 +134,7 @@ def _settled(words: Words) -> _Settled:
     maybe: list[tuple[int, Splice]] = []
     for word in words:
         if isinstance(word, Word):
-            kept.append(word)
+            kept += _apart(word)
         elif kept and _wants_value(kept[-1]):
             is_slurm = any(name.startswith("SLURM_") for name in word.depends)
             how = How.SLURM_ENV if is_slurm else How.UNKNOWN
@@ -148,6 +148,15 @@ def _settled(words: Words) -> _Settled:
         else:
             kept.append(word)
     return _Settled(kept, assumed, unsure, tuple(maybe))
+
+
+def _apart(word: Word) -> tuple[Word, ...]:
+    """Return `--port=$PORT` as two words, where the value is not known."""
+    name, equals, _ = (word.segments[0].text or "" if word.segments else "").partition("=")
+    if word.text is not None or not equals:
+        return (word,)
+    option = Word((word.segments[0]._replace(text=name),))
+    return (option, word.part(len(name) + 1)) if _wants_value(option) else (word,)
 
 
 def _wants_value(word: Word | Splice) -> bool:

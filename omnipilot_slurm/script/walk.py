@@ -58,7 +58,21 @@ class Walker:
 
     def run(self, frame: Frame) -> None:
         """Walk a text; raises OverBudgetError where the budget does not reach."""
-        self._to_its_end(frame.source.parse(self.budget).children, frame)
+        root = frame.source.parse(self.budget)
+        if root.has_error:
+            self._note_missing(root)
+        self._to_its_end(root.children, frame)
+
+    def _note_missing(self, root: Node) -> None:
+        """Note what the parser had to put in itself: a `fi` or a bracket that never comes."""
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            self.budget.spend()
+            if node.is_missing:
+                self.errors.append(node.type)
+            elif node.has_error:
+                waiting += node.children
 
     def _to_its_end(self, nodes: Sequence[Node], frame: Frame) -> None:
         """Walk statements that may end early without ending what stands around them."""

@@ -123,6 +123,12 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
         "vllm serve M/x --port ${PORT:-8000} -tp 2",
         LITERAL,
     ),
+    "an option in one word with its value": ("vllm serve M/x --port=$PORT -tp 2", LITERAL),
+    "a default in one word with its option": ("vllm serve M/x --port=${PORT:-1} -tp 2", LITERAL),
+    "an option in one word with what is computed": (
+        "vllm serve M/x --max-model-len=$(cat len) --dtype half -tp 2",
+        {"dtype": "half", "max_model_len": None, **LITERAL},
+    ),
     "an option of the engine": (
         "vllm serve M/x --max-model-len ${LEN:-4096} -tp 2",
         {"tp": 2, "max_model_len": 4096, "editable": "conditional"},
