@@ -40,7 +40,8 @@ def test_every_fault_of_a_sites_file_is_told_at_once(tmp_path):
         load_startup([tmp_path])
     assert str(raised.value) == (
         f"{file}:2:15: weights_frac: must be [lo, mid, hi] in rising order, was [1.1, 1.0, 1.2]\n"
-        f"{file}:5:17: eras.sorting.graphs_gib: must be [lo, mid, hi] in rising order, was [0.0, 1.0]"
+        f"{file}:5:17: eras.sorting.graphs_gib: must be [lo, mid, hi] in rising order,"
+        " was [0.0, 1.0]"
     )
 
 
