@@ -29,8 +29,8 @@ CORE = sorted(
 SHIPPED = ("omnipilot_slurm", "etc", "lua", "*.toml", "*.cfg", "README.md", "LICENSE")
 IO_MODULES = frozenset(
     "os io sys pathlib socket selectors subprocess multiprocessing threading asyncio time datetime"
-    " random secrets uuid logging tempfile shutil glob sqlite3 urllib http ssl signal resource fcntl"
-    " mmap importlib ctypes pickle yaml click joblib sklearn scipy".split()
+    " random secrets uuid logging tempfile shutil glob sqlite3 urllib http ssl signal resource"
+    " fcntl mmap importlib ctypes pickle yaml click joblib sklearn scipy".split()
 )
 CORE_PACKAGES = frozenset({"omnipilot_slurm." + name for name in CORE_FOLDERS})
 CORE_MODULES = frozenset({"omnipilot_slurm." + name.removesuffix(".py") for name in CORE_FILES})
