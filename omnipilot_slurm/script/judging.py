@@ -114,14 +114,14 @@ def _objection(launch: Launch, evidence: Evidence, context: Context) -> str | No
         (any(isinstance(word, Word) and not word.fixed for word in core),
          "a branch or a file that is not seen decides some of the arguments"),
         (not stands, "the tensor-parallel degree does not stand in the script"),
-        (_copies(launch.steps, evidence.n_tasks), "srun starts several copies"),
+        (_copies(launch.steps, evidence.n_tasks), "srun may start several copies"),
     )  # fmt: skip
     return next((text for holds, text in reasons if holds), None)
 
 
 def _copies(steps: Sequence[StepRequest], n_tasks: int) -> bool:
     values = {step.name: step.value for step in steps}
-    if any(values.get(name) not in (None, "1") for name in ("ntasks", "nodes")):
+    if any(values.get(name, "1") != "1" for name in ("ntasks", "nodes")):
         return True
     return "ntasks" not in values and values.get("ntasks-per-node", str(n_tasks)) != "1"
 

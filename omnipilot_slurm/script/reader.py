@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.script import engine_runs, launches, programs, python_runs, wrappers
+from omnipilot_slurm.script import engine_runs, launches, programs, python_runs, trace, wrappers
 from omnipilot_slurm.script.budget import OverBudgetError
 from omnipilot_slurm.script.frame import Command, Frame
 from omnipilot_slurm.script.notes import Notes, Site, pins_devices
@@ -27,7 +27,6 @@ from omnipilot_slurm.script.words import (
     bounded,
     decode,
     shown,
-    text_of,
     texts_of,
 )
 
@@ -42,10 +41,6 @@ _JOB_SCRIPT: Final = "#SBATCH"
 _PLACEHOLDER: Final = re.compile(r"\{\{|\{%|<%|(?<![<\w$])<[A-Za-z_][\w .:/-]*>")
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _SETUP_PROGRAMS: Final = ("module", "ml", "source", ".", "conda", "mamba", "micromamba")
-#: commands that only print or change the shell: what they show may differ
-_SILENT: Final = frozenset(
-    "echo printf : true set export declare local readonly typeset test [ [[ date module ml".split()
-)
 _WRITERS: Final = frozenset({"cat", "tee", "echo", "printf"})
 _FILE_RUNNERS: Final = SHELLS | {"source", "."}
 
@@ -91,17 +86,7 @@ class Reader:
         else:
             self._program(unwrapped, command)
         if len(self.notes.launches) == n_launches:
-            self._trace(command.words, command)
-
-    def _trace(
-        self, words: Words, command: Command, without: tuple[Word | Splice, ...] = ()
-    ) -> None:
-        """Note the words of a command for comparison, all but some."""
-        if text_of(words[0]) in _SILENT:
-            return
-        kept = [word for word in words if not any(word is other for other in without)]
-        given = [f"{name}={word.shown}" for name, word in command.assignments.items()]
-        self.notes.trace.append((*given, *texts_of(kept)))
+            self.notes.trace += trace.of_command(command)
 
     def _is_one_of_several(self, command: Command) -> bool:
         """Read a command whose program a branch decides: as each of the programs it can be."""
@@ -305,7 +290,7 @@ class Reader:
             return
         self.notes.kinds.append(Kind.SERVER)
         self.notes.launches.append(read.launch)
-        self._trace(command.words, command, read.moved)
+        self.notes.trace += trace.of_launch(command, read)
         for wrapper in site.around:
             self.notes.pinned = self.notes.pinned or pins_devices(wrapper.environment_values)
         self.notes.pinned = self.notes.pinned or pins_devices(command.scope.variables)

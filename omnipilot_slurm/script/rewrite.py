@@ -66,8 +66,8 @@ def rewrite(
         return Reason(code="gres_unreadable", text="the job's GPU request cannot be read in full")
     fields, env = moved
     after = with_fields(submission, fields, env)
-    before = _view(after, expired)
-    if before is None:
+    at_first, before = _view(submission, expired), _view(after, expired)
+    if at_first is None or before is None or _ends(at_first) != _ends(before):
         return _NOT_VERIFIED
     edits = _edits(after, before, launch, arm, expired)
     if isinstance(edits, Reason):
@@ -155,6 +155,11 @@ def _view(submission: Submission, expired: Expired) -> _View | None:
     )
     launches = reading.script.launches
     return _View(launch=launches[0], trace=reading.trace) if len(launches) == 1 else None
+
+
+def _ends(view: _View) -> int:
+    """Return how often a job may end early: what guards the old GPUs must not meet the new."""
+    return sum(command[0] == "exit" for command in view.trace if command)
 
 
 def _edits(

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
-from omnipilot_slurm.script import assignments, branches, conditions
+from omnipilot_slurm.script import assignments, branches, conditions, statements
 from omnipilot_slurm.script.commands import echoed, heredoc, read_command
 from omnipilot_slurm.script.conditions import UNDECIDED, Decision
 from omnipilot_slurm.script.frame import Command, Frame
-from omnipilot_slurm.script.words import BLANK, Splice, Word, Words, text_of, unknown
+from omnipilot_slurm.script.words import BLANK, Words, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_CALLS: Final = 12
 _STEPS_OF_A_COMMAND: Final = 4
-#: commands whose failure is a question, not a mishap: what follows `&&` depends on it
-_TESTS: Final = frozenset("[ test grep which type hash command cmp diff pgrep kill curl nc".split())
-_ENDS: Final = frozenset({"exit", "return"})
 _SKIPPED: Final = frozenset({"comment", "test_command"})
-_WRAPPED: Final = frozenset({"negated_command", "redirected_statement", "pipeline"})
 
 Visit: TypeAlias = Callable[[Command], None]
 
@@ -121,7 +117,7 @@ class Walker:
         if first is not None:
             assignments.apply(first, words, scope)
         self.visit(command)
-        if _ends_text(first, words) and command.context.is_certain:
+        if statements.ends_text(first, words) and command.context.is_certain:
             raise _EndedError
 
     def _call(self, name: str, args: Words, frame: Frame) -> None:
@@ -180,7 +176,7 @@ class Walker:
         self._statement(left, frame)
         if left == right:
             return
-        if decision.truth is None and not is_or and not _is_test(left, frame):
+        if decision.truth is None and not is_or and not statements.is_test(left, frame):
             self._statement(right, frame)
         else:
             self._choose([_Choice([right], decision.negated() if is_or else decision)], frame)
@@ -220,7 +216,7 @@ class Walker:
             if item.type == "case_item":
                 patterns = item.children_by_field_name("value")
                 body = [child for child in item.children if child not in patterns]
-                choices.append(_Choice(body, _arm(patterns, tested, frame)))
+                choices.append(_Choice(body, statements.arm(patterns, tested, frame)))
         self._choose(choices, frame)
 
     def _choose(self, choices: Sequence[_Choice], frame: Frame) -> None:
@@ -241,7 +237,7 @@ class Walker:
         """Walk a body; return whether what stands behind it may be reached."""
         named = [node for node in body if node.is_named]
         self._block(named, frame)
-        return not (named and _ends(named[-1], frame))
+        return not (named and statements.ends(named[-1], frame))
 
     def _alternatives(self, choices: Sequence[_Choice], frame: Frame) -> None:
         """Walk bodies of which at most one runs, then keep what they agree on."""
@@ -283,10 +279,10 @@ class Walker:
     def _loop(self, node: Node, frame: Frame) -> None:
         """Walk the body of a loop once; what it changes is not known behind it."""
         tests = [test for test in node.children_by_field_name("condition") if test.is_named]
-        if node.type == "while_statement" and _never_turns(node, tests, frame):
+        if node.type == "while_statement" and statements.never_turns(node, tests, frame):
             return
         inner = frame.marked(loop=True).branched()
-        if not _set_variable(node, inner):
+        if not statements.set_variable(node, inner):
             return
         self._block(tests, inner)
         body = node.child_by_field_name("body")
@@ -344,75 +340,3 @@ class Walker:
         "compound_statement": _compound,
         "ERROR": _error,
     }
-
-
-def _ends_text(first: str | None, words: Words) -> bool:
-    """Return whether nothing behind a command is run: exit, return, exec PROGRAM."""
-    return first in _ENDS or (first == "exec" and len(words) > 1)
-
-
-def _ends(node: Node, frame: Frame) -> bool:
-    while node.type in ("compound_statement", "redirected_statement") and node.named_children:
-        node = node.named_children[0 if node.type == "redirected_statement" else -1]
-    name = node.child_by_field_name("name") if node.type == "command" else None
-    if name is None:
-        return False
-    text = frame.text(name)
-    return text in _ENDS or (text == "exec" and node.named_child_count > 1)
-
-
-def _is_test(node: Node, frame: Frame) -> bool:
-    """Return whether a statement asks a question, so that what follows depends on the answer."""
-    while node.type in _WRAPPED and node.named_children:
-        node = node.named_children[-1 if node.type == "pipeline" else 0]
-    if node.type == "list":
-        return any(_is_test(child, frame) for child in node.named_children)
-    if node.type == "test_command":
-        return True
-    name = node.child_by_field_name("name") if node.type == "command" else None
-    return name is not None and frame.text(name) in _TESTS
-
-
-def _arm(
-    patterns: Sequence[Node], tested: tuple[str, frozenset[str]] | None, frame: Frame
-) -> Decision:
-    """Return whether an arm of a case is the one that runs."""
-    if any(frame.text(pattern) == "*" for pattern in patterns):
-        return Decision(truth=True)
-    if tested is None:
-        return UNDECIDED
-    text, depends = tested
-    found = [conditions.matches(p, text, frame.source, frame.scope) for p in patterns]
-    if True in found:
-        return Decision(truth=True, depends=depends)
-    return UNDECIDED if None in found else Decision(truth=False, depends=depends)
-
-
-def _never_turns(node: Node, tests: Sequence[Node], frame: Frame) -> bool:
-    """Return whether a while or until loop ends before its first turn."""
-    if len(tests) != 1:
-        return False
-    decision = conditions.decide(tests[0], frame.source, frame.scope)
-    is_until = any(child.type == "until" for child in node.children)
-    return decision.is_certain and decision.truth is is_until
-
-
-def _set_variable(node: Node, frame: Frame) -> bool:
-    """Set a for loop's variable for its turns; return False where there are none."""
-    variable = node.child_by_field_name("variable")
-    if node.type == "c_style_for_statement":
-        assignments.forget_changed(frame.text(node).partition("))")[0], frame.scope)
-    if variable is None:
-        return True
-    nodes = node.children_by_field_name("value")
-    is_over_args = not any(child.type == "in" for child in node.children)
-    values = [word for value in nodes for word in frame.words(value)]
-    if is_over_args:
-        values = list(frame.scope.args)
-    values = [word for word in values if not isinstance(word, Splice) or word.options != ((),)]
-    if not values:
-        return False
-    only = values[0] if len(values) == 1 else None
-    value = only if isinstance(only, Word) else Word((unknown(),))
-    frame.scope.variables[frame.text(variable)] = value
-    return True

@@ -36,6 +36,8 @@ _TMUX_VERBS: Final = frozenset({"new", "new-session", "new-window", "neww"})
 _TMUX: Final = Rule(short="scnxytFe")
 _NO_OPTIONS: Final = Rule()
 _SPACE: Final = Segment(" ")
+#: no script holds it
+_UNSEEN: Final = "\0"
 _INPUTS: Final = frozenset({":::", "::::", ":::+", "::::+"})
 
 
@@ -102,21 +104,28 @@ def _plain(name: str, found: Unwrapped) -> bool:
 
 def _srun(found: Unwrapped) -> None:
     words = _first_component(found.words[1:])
-    options, command = slurm_options.parse([text_of(word) for word in words])
+    options, command = slurm_options.parse([_marked(word) for word in words])
     for option in options:
         word = words[option.index]
+        value = None if _UNSEEN in (option.value or "") else option.value
         found.steps.append(
-            StepOption(
-                option.name, option.value, word if isinstance(word, Word) else None, option.offset
-            )
+            StepOption(option.name, value, word if isinstance(word, Word) else None, option.offset)
         )
-        if option.name == "container-image" and option.value:
-            found.images.append(option.value)
+        if option.name == "container-image" and value:
+            found.images.append(value)
         if option.name == "multi-prog":
             found.unseen_program = True
     while command + 1 < len(words) and isinstance(words[command], Splice):
+        found.skipped |= words[command].depends
         command += 1
     found.words = words[command:]
+
+
+def _marked(word: Word | Splice) -> str | None:
+    """Return a word's text with a mark for each piece that is not known: `--gres=gpu:$N`."""
+    if isinstance(word, Splice):
+        return None
+    return "".join(_UNSEEN if s.text is None else s.text for s in word.segments)
 
 
 def _first_component(words: Words) -> Words:

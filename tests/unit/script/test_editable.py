@@ -113,8 +113,9 @@ REFUSED = {
         "an escaped blank alone": "vllm serve M/x -tp 2 \\  -q",
         "text that does not parse": f"{SERVE} &\nif then fi )",
     },
-    "srun starts several copies": {
+    "srun may start several copies": {
         "ntasks of srun": f"srun -n 2 {SERVE}",
+        "tasks that are not known": f"srun --ntasks=$N {SERVE}",
         "nodes of srun": f"srun -N2 {SERVE}",
         "tasks per node of srun": f"srun --ntasks-per-node=2 {SERVE}",
     },
@@ -196,11 +197,15 @@ JOBS: dict[str, tuple[str, str, dict[str, Any]]] = {
         SERVE,
         {"why": "a heterogeneous job"},
     ),
-    "several tasks": ("#SBATCH -G 4 -n 4", f"srun {SERVE}", {"why": "srun starts several copies"}),
+    "several tasks": (
+        "#SBATCH -G 4 -n 4",
+        f"srun {SERVE}",
+        {"why": "srun may start several copies"},
+    ),
     "several tasks on the node": (
         "#SBATCH -G 4 --ntasks-per-node=4",
         f"srun {SERVE}",
-        {"why": "srun starts several copies"},
+        {"why": "srun may start several copies"},
     ),
 }
 

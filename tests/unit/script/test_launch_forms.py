@@ -79,6 +79,10 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         {"tp": 2, "editable": "yes"},
     ),
     "uenv": (f"uenv run prgenv/24:v1 --view=default -- {SERVE}", {"tp": 2}),
+    "srun with options that are not known": (
+        f'srun --nodelist="$HEAD" -w$NODE --export=ALL,A=$B --gres=gpu:$G {SERVE}',
+        {"tp": 2, "editable": "yes"},
+    ),
     "pyxis": (f"srun --container-image=vllm/vllm-openai:v0.10.2 -n1 {SERVE}", {"tp": 2}),
     "entrypoint of docker": (
         "docker run --rm --gpus all -v /d:/d -p 8000:8000 vllm/vllm-openai:latest --model M/x",

@@ -135,6 +135,10 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "options that nothing sets": ("vllm serve M/x -tp 2 $EXTRA", {"editable": "conditional"}),
     "an array that nothing sets": ('vllm serve M/x -tp 2 "${EXTRA[@]}"', {"tp": 2}),
+    "options of srun that nothing sets": (
+        "srun $OPTIONS vllm serve M/x -tp 2",
+        {"tp": 2, "editable": "conditional"},
+    ),
     "a launcher that nothing sets": ("$LAUNCHER vllm serve M/x -tp 2", {"editable": "conditional"}),
     "a file of values was sourced": (
         "source serve.conf\nvllm serve M/x -tp ${TP:-2}",
