@@ -18,7 +18,6 @@ import numpy as np
 if TYPE_CHECKING:
     from omnipilot_slurm.predict.rows import FloatArray
 
-_KERNEL_SHARE = 0.5
 _NOTHING_NEAR = 1e-6
 
 
@@ -36,10 +35,15 @@ class Centre:
         return columns.astype(np.float32).astype(np.float64)
 
 
-def centre(kernel: FloatArray, forest: FloatArray, density: FloatArray) -> Centre:
-    """Blend values of shape (n_rows, n_targets); `density` is that of `density_of`."""
+def centre(
+    kernel: FloatArray, forest: FloatArray, density: FloatArray, shares: FloatArray
+) -> Centre:
+    """Blend values of shape (n_rows, n_targets), a share (n_targets,) in [0, 1] of the kernel's.
+
+    `density` is that of `density_of`.
+    """
     return Centre(
-        value=_KERNEL_SHARE * kernel + (1 - _KERNEL_SHARE) * forest,
+        value=shares * kernel + (1 - shares) * forest,
         gap=np.abs(kernel - forest),
         log_density=np.log(density + _NOTHING_NEAR),
     )

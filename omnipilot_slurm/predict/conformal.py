@@ -85,7 +85,7 @@ def calibrate(
     for target, values in found.items():
         members = _members(groups, np.isfinite(values))
         sizes = {name: len(np.unique(cells[rows])) for name, rows in members.items()}
-        kept = [name for name in members if sizes[name] >= MIN_CELLS or name == EVERYTHING]
+        kept = [name for name in members if name == EVERYTHING or sizes[name] >= MIN_CELLS]
         by_target[target] = {
             name: offset(values[members[name]], cells[members[name]], alpha) for name in kept
         }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.predict.features import Columns
     from omnipilot_slurm.predict.kernel import Kernel
     from omnipilot_slurm.predict.roofline import Coefficients
+    from omnipilot_slurm.predict.rows import FloatArray
     from omnipilot_slurm.predict.support import Envelope
     from omnipilot_slurm.predict.trees import Trees
 
@@ -26,12 +27,14 @@ LEVELS = (0.1, 0.5, 0.9)
 class CostModel:
     """Roofline, then kernel and forest blended, then boosted quantiles of what is left.
 
-    `forest` has one model a learned target, `bands` one a target and level, in that order.
+    `kernel_shares` (n_learned,) weigh the kernel against the forest, which has one model a learned
+    target; `bands` has one a target and level, in that order.
     """
 
     coefficients: Coefficients
     columns: Columns
     kernel: Kernel
+    kernel_shares: FloatArray
     forest: Trees
     bands: Trees
     offsets: Offsets

@@ -54,6 +54,12 @@ def bases(rows: Table, physics: Roofline) -> FloatArray:
     return np.column_stack([physics.output_tok_s, physics.ttft_ms, physics.tpot_ms, power_w])
 
 
+def calibration_groups(rows: Table) -> list[tuple[str, ...]]:
+    """Return the groups of each row whose offsets apply to it, narrow to wide."""
+    modes, gpus = rows.labels["load_mode"].tolist(), rows.labels["gpu"].tolist()
+    return [conformal.groups_of(mode, gpu) for mode, gpu in zip(modes, gpus, strict=True)]
+
+
 class Predictor:
     """A cost model ready to answer; it holds no state of its own."""
 
@@ -71,19 +77,15 @@ class Predictor:
         centres, quantiles, base = self.quantiles(facts)
         widen = np.where([each.tier == LOW for each in support], 2.0, 1.0)
         void = np.where([each.tier == OUT for each in support], np.nan, 1.0)
-        groups = [
-            conformal.groups_of(mode, gpu)
-            for mode, gpu in zip(
-                facts.labels["load_mode"].tolist(), facts.labels["gpu"].tolist(), strict=True
-            )
-        ]
+        groups = calibration_groups(facts)
         learned = {}
         for i, target in enumerate(LEARNED):
             q = self.model.offsets.of(target, groups)
             mid = quantiles[:, i, 1]
             below = widen * np.maximum(mid - quantiles[:, i, 0] + q, 0.0)
             above = widen * np.maximum(quantiles[:, i, 2] + q - mid, 0.0)
-            middle = base[:, i] * np.exp(centres[:, i] + mid) * void
+            # an infinite offset is no interval: the target is not answered
+            middle = base[:, i] * np.exp(centres[:, i] + mid) * np.where(np.isinf(q), np.nan, void)
             learned[target] = Bounds(middle * np.exp(-below), middle, middle * np.exp(above))
         return Predictions({**learned, **derived(facts, learned)}, support)
 
@@ -99,6 +101,7 @@ class Predictor:
             model.kernel.values(alike),
             model.forest.predict(found.matrix),
             density_of(alike, self._has_target),
+            model.kernel_shares,
         )
         flat = model.bands.predict(middle.beside(found.matrix))
         left = np.sort(flat.reshape(len(rows), len(LEARNED), len(LEVELS)), axis=2)

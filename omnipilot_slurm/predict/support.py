@@ -40,18 +40,25 @@ MIN_CELLS = 3
 #: the categorical axes, and what they are called in a row
 CATEGORIES = ("gpu", "family", "precision")
 #: axes where a new value is low confidence, never out
-SOFT = ("engine_version", "load_mode", "kv_precision")
+SOFT = ("architecture", "engine_version", "load_mode", "kv_precision")
 #: numeric axes, measured given the GPU, and the octaves outside that are still low confidence;
 #: pipelines were never measured at all
 LOW_OCTAVES = {
-    "model_size": 1.0,
+    "model_size": 2.0,
     "context": 2.0,
     "concurrency": 2.0,
     "tensor_parallel": 1.0,
     "pipeline_parallel": 0.0,
 }
+_ARCHITECTURE = ("layers", "hidden", "heads", "kv_heads", "vocab", "n_experts")
 _MODEL_HULL = ("params_b", "active_params_b", "layers", "hidden", "kv_elems")
 _GPU_HULL = ("mem_gib", "bandwidth_gb_s", "peak_tflops")
+#: octaves of prompt or output length to the nearest workload of the same architecture: half a step
+#: of the usual benchmark grids. Held-out workloads miss their intervals twice as often as held-out
+#: concurrencies of a known one (docs/model.md)
+_WORKLOAD_OCTAVES = 0.5
+#: octaves that a new family's or GPU's facts may lie beyond the measured ones and still be low
+_HULL_OCTAVES = 1.0
 _EVERY_GPU = ""
 
 
@@ -61,13 +68,15 @@ class Envelope:
 
     `seen` lists the values of each categorical axis, `together` the pairs and the triple of
     CATEGORIES that occur, `values` the sorted log2 of each numeric axis by GPU (and of all GPUs
-    under ""), `hulls` the (lowest, highest) of each fact of models and, by vendor, of GPUs.
+    under ""), `hulls` the (lowest, highest) of each fact of models and, by vendor, of GPUs,
+    `workloads` by architecture the log2 (prompt, output) lengths that it was measured with.
     """
 
     seen: Mapping[str, frozenset[str]]
     together: frozenset[tuple[str, ...]]
     values: Mapping[str, Mapping[str, tuple[float, ...]]]
     hulls: Mapping[str, Mapping[str, tuple[float, float]]]
+    workloads: Mapping[str, frozenset[tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +103,11 @@ class Support:
 
 def envelope_of(rows: Table, cells: Sequence[str]) -> Envelope:
     """Return what rows (n_rows,) of cells (n_rows,) support."""
-    x, labels = rows.numbers, {name: rows.labels[name].tolist() for name in (*CATEGORIES, *SOFT)}
+    x, labels = rows.numbers, _labels(rows)
     seen = {
         name: _often(values, cells) if name in CATEGORIES else frozenset(values)
         for name, values in labels.items()
+        if name != "vendor"
     }
     together = {
         tuple(f"{name}={value}" for name, value in chosen)
@@ -121,7 +131,28 @@ def envelope_of(rows: Table, cells: Sequence[str]) -> Envelope:
             vendor: {fact: _range(x[fact][vendors == vendor]) for fact in _GPU_HULL}
             for vendor in set(vendors.tolist())
         },
+        workloads=_workloads(rows, labels["architecture"]),
     )
+
+
+def _workloads(
+    rows: Table, architectures: Sequence[str]
+) -> dict[str, frozenset[tuple[float, float]]]:
+    lengths = np.round(np.log2(np.stack([rows.numbers["isl"], rows.numbers["osl"]])), 2).T.tolist()
+    found: dict[str, set[tuple[float, float]]] = {}
+    for architecture, (prompt, output) in zip(architectures, lengths, strict=True):
+        found.setdefault(architecture, set()).add((prompt, output))
+    return {architecture: frozenset(pairs) for architecture, pairs in found.items()}
+
+
+def _labels(rows: Table) -> dict[str, list[str]]:
+    """Return the categorical axes of every row; an architecture is its sizes, whatever its name."""
+    sizes = zip(*(rows.numbers[fact].tolist() for fact in _ARCHITECTURE), strict=True)
+    labels: dict[str, list[str]] = {
+        name: rows.labels[name].tolist() for name in (*CATEGORIES, "vendor")
+    }
+    labels |= {name: rows.labels[name].tolist() for name in SOFT if name != "architecture"}
+    return labels | {"architecture": ["/".join(f"{size:g}" for size in row) for row in sizes]}
 
 
 def _often(values: Sequence[str], cells: Sequence[str]) -> frozenset[str]:
@@ -148,9 +179,9 @@ def _range(values: FloatArray) -> tuple[float, float]:
 def judge(rows: Table, envelope: Envelope) -> tuple[Support, ...]:
     """Return the support of every row."""
     numbers = {axis: np.log2(_number(rows, axis)).tolist() for axis in LOW_OCTAVES}
-    names = (*CATEGORIES, *SOFT, "vendor")
-    labels = {name: rows.labels[name].tolist() for name in names}
-    facts = {fact: rows.numbers[fact].tolist() for fact in (*_MODEL_HULL, *_GPU_HULL)}
+    labels = _labels(rows)
+    used = (*_MODEL_HULL, *_GPU_HULL, "isl", "osl")
+    facts = {fact: rows.numbers[fact].tolist() for fact in used}
     judged = _Judge(envelope)
     return tuple(
         judged.row(
@@ -176,6 +207,7 @@ class _Judge:
             *self._new_names(labels, facts),
             *self._never_together(labels),
             *self._numbers(labels["gpu"], numbers),
+            *self._workload(labels["architecture"], facts["isl"], facts["osl"]),
             *self._soft(labels),
         ]
         worst = max((finding.tier for finding in findings), key=_RANK.__getitem__, default=IN)
@@ -220,6 +252,17 @@ class _Judge:
             if found is not None:
                 yield found
 
+    def _workload(self, architecture: str, isl: float, osl: float) -> Iterator[Finding]:
+        measured = self.envelope.workloads.get(architecture)
+        if measured is None:
+            return
+        key = ("workload", architecture, isl + 1e-9 * osl)
+        if key not in self.known:
+            self.known[key] = _workload_finding(log2(isl), log2(osl), measured)
+        found = self.known[key]
+        if found is not None:
+            yield found
+
     def _soft(self, labels: Mapping[str, str]) -> Iterator[Finding]:
         for axis in SOFT:
             if labels[axis] and labels[axis] not in self.envelope.seen[axis]:
@@ -229,10 +272,10 @@ class _Judge:
 def _first_outside(
     facts: Mapping[str, float], hull: Mapping[str, tuple[float, float]]
 ) -> str | None:
-    """Return the first fact outside its measured range by more than IN_OCTAVES, None if none."""
+    """Return the first fact further than _HULL_OCTAVES from its measured range, None if none."""
     for fact, (lowest, highest) in hull.items():
         beyond = max(log2(lowest / facts[fact]), log2(facts[fact] / highest))
-        if beyond > IN_OCTAVES:
+        if beyond > _HULL_OCTAVES:
             return fact
     return None
 
@@ -249,3 +292,19 @@ def _finding(axis: str, value: float, measured: Sequence[float], where: str) -> 
     unit = "B parameters" if axis == "model_size" else ""
     note = f"{axis} {2**value:.4g}{unit}{where}: the nearest measured is {2**near:.4g}"
     return Finding(axis, tier, note)
+
+
+def _workload_finding(
+    prompt: float, output: float, measured: frozenset[tuple[float, float]]
+) -> Finding | None:
+    """Return what is wrong with a pair of lengths (log2) of one architecture."""
+    near = min(measured, key=lambda other: max(abs(other[0] - prompt), abs(other[1] - output)))
+    if max(abs(near[0] - prompt), abs(near[1] - output)) <= _WORKLOAD_OCTAVES:
+        return None
+    asked, there = (
+        f"{2 ** lengths[0]:.0f} in and {2 ** lengths[1]:.0f} out"
+        for lengths in ((prompt, output), near)
+    )
+    return Finding(
+        "workload", LOW, f"this model was not measured near {asked}; the nearest is {there}"
+    )

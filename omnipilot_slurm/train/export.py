@@ -43,6 +43,15 @@ class Packable:
     offset: float
 
 
+def _leaf(value: float) -> _Tree:
+    one = np.zeros(1, dtype=np.int64)
+    return _Tree(one + LEAF, np.zeros(1), one, one, np.full(1, value))
+
+
+#: a model of a target that is not learned: it says 0
+NOTHING = Packable((_leaf(0.0),), 1.0, 0.0)
+
+
 def randomised(model: ExtraTreesRegressor) -> Packable:
     """Take the trees of an average of randomised trees."""
     found = [estimator.tree_ for estimator in model.estimators_]

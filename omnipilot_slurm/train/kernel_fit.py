@@ -60,6 +60,10 @@ LENGTHS = {
 _NOISE, _FOREIGN = 0.0072, 9.0
 
 
+#: degrees of freedom of Student's t, and the median of chi squared with one
+_FREEDOM, _MEDIAN_CHI2 = 4.0, 0.455
+
+
 @dataclass(frozen=True, slots=True)
 class KernelFit:
     """The kernel of all rows; values out of fold and densities, both (n_rows, n_targets)."""
@@ -101,14 +105,54 @@ def fit_kernel(
     duals, out, means = np.zeros(z.shape), np.full(z.shape, np.nan), np.zeros(z.shape[1])
     for target in range(z.shape[1]):
         rows = np.flatnonzero(seen[:, target])
+        if len(rows) == 0:
+            continue
         means[target] = z[rows, target].mean()
-        inverse = np.linalg.inv(alike[np.ix_(rows, rows)] + np.diag(noise[rows]))
-        duals[rows, target] = inverse @ (z[rows, target] - means[target])
-        missed = left_out_residuals(inverse, duals[rows, target], folds[rows])
-        out[rows, target] = z[rows, target] - missed
+        part = _ridge(
+            alike[np.ix_(rows, rows)], noise[rows], z[rows, target] - means[target], folds[rows]
+        )
+        duals[rows, target] = part.duals
+        out[rows, target] = z[rows, target] - part.missed
     strangers = alike * (folds[:, None] != folds)
     kernel = Kernel(used, factors, anchors, duals, means)
     return KernelFit(kernel, out, density_of(strangers, seen.astype(np.float64)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ridge:
+    """Duals of the rows, and what each row's prediction without its fold misses."""
+
+    duals: FloatArray
+    missed: FloatArray
+
+
+def _ridge(alike: FloatArray, noise: FloatArray, z: FloatArray, folds: IntArray) -> _Ridge:
+    """Return the mean of two fits: all rows trusted alike, and outliers trusted less."""
+    plain = _inverse(alike, noise)
+    robust = _inverse(alike, noise * _distrust(plain, z))
+    duals = [inverse @ z for inverse in (plain, robust)]
+    missed = [
+        left_out_residuals(inverse, dual, folds)
+        for inverse, dual in zip((plain, robust), duals, strict=True)
+    ]
+    return _Ridge((duals[0] + duals[1]) / 2, (missed[0] + missed[1]) / 2)
+
+
+def _inverse(alike: FloatArray, noise: FloatArray) -> FloatArray:
+    return np.linalg.inv(alike + np.diag(noise)).astype(np.float64)
+
+
+def _distrust(inverse: FloatArray, z: FloatArray) -> FloatArray:
+    """Return factors >= 1 on the noise: one step of reweighing as under Student's t.
+
+    A row that its neighbours miss by t standard deviations gets (nu + t^2) / (nu + 1), so that
+    one run on a slow host does not bend the surface around it.
+    """
+    own = np.diag(inverse)
+    missed: FloatArray = (inverse @ z) / own
+    signal = np.median(missed**2 * own) / _MEDIAN_CHI2
+    deviation = missed**2 / (signal / own)
+    return np.maximum((_FREEDOM + deviation) / (_FREEDOM + 1), 1.0)
 
 
 def left_out_residuals(inverse: FloatArray, duals: FloatArray, folds: IntArray) -> FloatArray:
