@@ -61,6 +61,8 @@ def _value(node: Node | None, frame: Frame) -> Word | Words:
         return EMPTY
     if node.type != "array":
         return frame.word(node)
+    if node.child_count > MAX_WORDS:
+        return [Splice()]
     items = [child for child in node.named_children if child.type != "comment"]
     if any(frame.text(child).startswith("[") for child in items):
         return [Splice()]
@@ -150,6 +152,7 @@ def _source(word: Word | Splice, scope: Scope) -> None:
 def _open_up(scope: Scope) -> None:
     """Note that something that is not seen may have set any variable."""
     scope.unseen = True
+    scope.budget.spend(len(scope.variables))
     for name, value in scope.variables.items():
         if name != ARGUMENTS:
             scope.variables[name] = _unsure(value)

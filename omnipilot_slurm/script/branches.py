@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 #: values of one variable that are kept apart; with more it can be anything
 _MAX_OPTIONS: Final = 8
+_NAMES_PER_STEP: Final = 16
 _NOTHING: Final = Word(())
 _ANYTHING: Final = Splice(fixed=False)
 
 
 def merge(scope: Scope, results: Sequence[Scope]) -> None:
     """Keep in `scope` what all results agree on, and what the rest can be."""
-    for name in {name for result in results for name in result.variables}:
+    for name in _names(scope, results):
         first = results[0].variables.get(name, BLANK)
         if all(result.variables.get(name, BLANK) is first for result in results):
             assert not isinstance(first, Splice)
@@ -46,8 +47,7 @@ def merge(scope: Scope, results: Sequence[Scope]) -> None:
 
 def assume(scope: Scope, taken: Scope, skipped: Sequence[Scope], decision: Decision) -> None:
     """Keep in `scope` what the branch taken leaves, noting what the decision rests on."""
-    names = {name for result in (taken, *skipped) for name in result.variables}
-    for name in names:
+    for name in _names(scope, (taken, *skipped)):
         value = taken.variables.get(name, BLANK)
         if all(result.variables.get(name, BLANK) is value for result in skipped):
             if not isinstance(value, Splice):
@@ -56,6 +56,13 @@ def assume(scope: Scope, taken: Scope, skipped: Sequence[Scope], decision: Decis
         how = How.DEFAULT_EXPANSION if name in decision.unset else How.LITERAL
         scope.variables[name] = _resting_on(_value_in(taken, name), how, decision.depends)
     _merge_rest(scope, (taken, *skipped))
+
+
+def _names(scope: Scope, results: Sequence[Scope]) -> set[str]:
+    """Return the variables that some result holds; looking at each costs."""
+    names = {name for result in results for name in result.variables}
+    scope.budget.spend(len(names) * len(results) // _NAMES_PER_STEP)
+    return names
 
 
 def _merge_rest(scope: Scope, results: Sequence[Scope]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from omnipilot_slurm.records import Mode, Submission
@@ -23,6 +24,10 @@ _TIME: Final = re.compile(r"^(?:(?P<days>\d{1,9})-)?(?P<clock>\d{1,9}(?::\d{1,9}
 _OMNIPILOT: Final = re.compile(
     r"^[ \t]*#[ \t]?OMNIPILOT\b[ \t:]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE
 )
+#: lines and words of a line that are read, and words not understood that are kept
+_MOST_LINES: Final = 50
+_MOST_WORDS: Final = 50
+_MOST_UNKNOWN: Final = 20
 _SBATCH: Final = "#SBATCH"
 _COMMENT: Final = re.compile(r"(?:^|[\s,;])omnipilot[=:](?P<words>[^;,\s]+)", re.IGNORECASE)
 _MAX_VALUE: Final = 1e12
@@ -53,11 +58,12 @@ class Directives:
 def omnipilot(script: bytes, comment: str | None = None) -> Directives:
     """Return the #OMNIPILOT words of a script, then those of `--comment omnipilot=...`.
 
-    Later words win. In a comment, several words are joined by `+`: `omnipilot=auto+isl=512`.
+    Later words win; only the first 50 lines and 50 words of each count. In a comment, several words
+    are joined by `+`: `omnipilot=auto+isl=512`.
     """
     found = Directives()
     text = script.decode("utf-8", "replace")
-    for match in _OMNIPILOT.finditer(text):
+    for match in islice(_OMNIPILOT.finditer(text), _MOST_LINES):
         found = _read_words(found, re.split(r"[\s,]+", match["words"].partition("#")[0].strip()))
     for match in _COMMENT.finditer(comment or ""):
         found = _read_words(found, match["words"].split("+"))
@@ -65,7 +71,7 @@ def omnipilot(script: bytes, comment: str | None = None) -> Directives:
 
 
 def _read_words(found: Directives, words: Iterable[str]) -> Directives:
-    for word in filter(None, words):
+    for word in islice(filter(None, words), _MOST_WORDS):
         key, equals, value = word.casefold().partition("=")
         if equals:
             found = _read_value(found, word, key, value)
@@ -76,7 +82,7 @@ def _read_words(found: Directives, words: Iterable[str]) -> Directives:
         elif key in (Mode.ADVISE, Mode.OBSERVE):
             found = replace(found, mode=Mode(key))
         else:
-            found = replace(found, unknown=(*found.unknown, word))
+            found = _with_unknown(found, word)
     return found
 
 
@@ -84,10 +90,14 @@ def _read_value(found: Directives, word: str, key: str, value: str) -> Directive
     try:
         number = DIRECTIVE_KEYS[key](value)
     except (KeyError, ValueError):
-        return replace(found, unknown=(*found.unknown, word))
+        return _with_unknown(found, word)
     if not 0 < number < _MAX_VALUE:
-        return replace(found, unknown=(*found.unknown, word))
+        return _with_unknown(found, word)
     return replace(found, values={**found.values, key: number})
+
+
+def _with_unknown(found: Directives, word: str) -> Directives:
+    return replace(found, unknown=(*found.unknown, word)[:_MOST_UNKNOWN])
 
 
 class Header(NamedTuple):

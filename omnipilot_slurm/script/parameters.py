@@ -38,6 +38,7 @@ _SLICE: Final = re.compile(r":\s*(?P<first>\d{1,6})\s*(?::\s*(?P<count>\d{1,6})\
 _SPREAD: Final = re.compile(rb"\$\{(?P<name>\w+)\[@\]\}|\$@|\$\{@\}")
 _NOTHING: Final = (Segment(""),)
 _MAX_PATTERN_TEXT: Final = 512
+_CHARS_PER_STEP: Final = 4
 _QUOTE_EXPANSION_QUOTE: Final = 3
 
 
@@ -159,6 +160,7 @@ def _trimmed(operation: _Operation, source: Source) -> Segment:
     text = word.text
     result = None
     if text is not None and operation.value and len(text) <= _MAX_PATTERN_TEXT:
+        operation.scope.budget.spend(len(text) // _CHARS_PER_STEP)
         if operation.operator in ("^^", ",,") and _text(operation.node, source).endswith(
             operation.operator + "}"
         ):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _MAX_NESTING: Final = 8
 _STEPS_OF_A_LAUNCH: Final = 500
+_MOST_WORDS_OF_A_COMMAND: Final = 512
 _JOB_SCRIPT: Final = "#SBATCH"
 _PLACEHOLDER: Final = re.compile(r"\{\{|\{%|<%|(?<![<\w$])<[A-Za-z_][\w .:/-]*>")
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
@@ -71,6 +72,8 @@ class Reader:
         if not command.words:
             self._written(command)
             return
+        if len(command.words) > _MOST_WORDS_OF_A_COMMAND:
+            raise OverBudgetError
         if self._is_one_of_several(command):
             return
         unwrapped = wrappers.unwrap(command.words)
@@ -264,6 +267,7 @@ class Reader:
         self._engine_run("", words, unwrapped, command)
 
     def _engine_run(self, form: str, words: Words, unwrapped: Unwrapped, command: Command) -> None:
+        self.budget.spend(_STEPS_OF_A_LAUNCH)
         read = launches.of_words(form, words, self._site(unwrapped, command))
         self.notes.engine_run = read.launch
         self.notes.gpu_work.append("another vLLM engine")

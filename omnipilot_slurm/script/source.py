@@ -185,12 +185,14 @@ class _Meter:
     def read(self, offset: int, _point: object) -> bytes:
         chunk = self._data[offset : offset + _CHUNK]
         self._bytes_left -= len(chunk)
-        if self._bytes_left < 0 or self._budget.expired():
-            self.is_over = True
-        return b"" if self.is_over else chunk
+        return b"" if self._is_at_its_end() else chunk
 
     def look(self, _offset: int, _has_error: bool = False) -> bool:
         self._looks_left -= 1
-        if self._looks_left < 0 or self._budget.expired():
-            self.is_over = True
+        return self._is_at_its_end()
+
+    def _is_at_its_end(self) -> bool:
+        if not self.is_over:
+            is_used_up = self._bytes_left < 0 or self._looks_left < 0
+            self.is_over = is_used_up or self._budget.expired()
         return self.is_over

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from omnipilot_slurm.script import assignments, branches, conditions, statements
+from omnipilot_slurm.script.budget import OverBudgetError
 from omnipilot_slurm.script.commands import echoed, heredoc, read_command
 from omnipilot_slurm.script.conditions import UNDECIDED, Decision
 from omnipilot_slurm.script.frame import Command, Frame
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.scope import Scope
 
 _MAX_CALLS: Final = 12
+#: statements and comments of one block; a list of more takes too long to make
+_MOST_CHILDREN: Final = 10_000
 _STEPS_OF_A_COMMAND: Final = 4
 _SKIPPED: Final = frozenset({"comment", "test_command"})
 
@@ -55,6 +58,8 @@ class Walker:
     def run(self, frame: Frame) -> None:
         """Walk a text; raises OverBudgetError where the budget does not reach."""
         root = frame.source.parse(self.budget)
+        if root.child_count > _MOST_CHILDREN:
+            raise OverBudgetError
         if root.has_error:
             self._note_missing(root)
         self._to_its_end(root.children, frame)
@@ -84,6 +89,8 @@ class Walker:
                 self._statement(node, frame)
 
     def _statement(self, node: Node, frame: Frame) -> None:
+        if node.child_count > _MOST_CHILDREN:
+            raise OverBudgetError
         self.budget.enter()
         self.budget.spend()
         handler = self._HANDLERS.get(node.type)
@@ -214,6 +221,7 @@ class Walker:
         choices = []
         for item in node.children:
             if item.type == "case_item":
+                self.budget.spend()
                 patterns = item.children_by_field_name("value")
                 body = [child for child in item.children if child not in patterns]
                 choices.append(_Choice(body, statements.arm(patterns, tested, frame)))

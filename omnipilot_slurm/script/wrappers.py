@@ -138,15 +138,15 @@ def _first_component(words: Words) -> Words:
 
 def _env(found: Unwrapped) -> None:
     rest = behind_options(found.words[1:], _ENV)
-    while rest:
-        word = rest[0]
+    n_assigned = 0
+    for word in rest:
         text = word.shown if isinstance(word, Word) else ""
         if not _ASSIGNMENT.match(text):
             break
         name = text.partition("=")[0]
         found.environment[name] = word.part(len(name) + 1) if isinstance(word, Word) else None
-        rest = rest[1:]
-    found.words = rest
+        n_assigned += 1
+    found.words = rest[n_assigned:]
 
 
 def _shell(found: Unwrapped) -> bool:
