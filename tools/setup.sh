@@ -36,8 +36,8 @@ if [ ! -e "$venv/ready" ]; then
   say "building $venv"
   rm -rf "$venv"
   "$python" -m venv "$venv" >&2
-  "$venv/bin/pip" install -q --disable-pip-version-check "setuptools>=66" wheel >&2
-  "$venv/bin/pip" install -q --disable-pip-version-check --no-build-isolation -e ".[$extras]" >&2
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore "setuptools>=66" wheel >&2
+  "$venv/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore --no-build-isolation -e ".[$extras]" >&2
   touch "$venv/ready"
 fi
 echo "$venv"
