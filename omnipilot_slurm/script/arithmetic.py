@@ -1,24 +1,34 @@
 """Bash's whole-number arithmetic, as far as GPU counts need it: + - * / % and parentheses.
 
-In: the text between `$((` and `))` and a look-up for variables. Out: the value, or None where it
-cannot be told. Called by scope (array indices) and outputs.
+In: the text between `$((` and `))` with its `$` expansions filled in, and a look-up for variables.
+Out: the value, or None where it cannot be told. Called by scope: for the indices of arrays, and for
+what expand, outputs and conditions calculate.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-_TOKEN: Final = re.compile(r"\s*(?:(\d+)|\$?\{?([A-Za-z_]\w*)(?::?-(\d+))?\}?|([-+*/%()]))")
+_TOKEN: Final = re.compile(r"\s*(?:(\d+)(?!\w)|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
 _MAX_TOKENS: Final = 64
 _MAX_DIGITS: Final = 12
 _MAX_VALUE: Final = 10**12
 
 #: gives a variable's value, None where it is not known
 Number: TypeAlias = Callable[[str], int | None]
-#: ("number", digits), ("sign", sign) or (name, default)
-_Tokens: TypeAlias = list[tuple[str, str]]
+
+
+class _Token(NamedTuple):
+    """A number, a variable's name or a sign."""
+
+    digits: str | None
+    name: str | None
+    sign: str | None
+
+
+_Tokens: TypeAlias = list[_Token]
 
 
 def evaluate(expression: str, number: Number) -> int | None:
@@ -38,29 +48,29 @@ class _UnknownError(Exception):
 
 
 def _tokens(expression: str) -> _Tokens:
+    if "++" in expression or "--" in expression:
+        # they change a variable
+        return []
     tokens: _Tokens = []
     position, expression = 0, expression.strip()
     while position < len(expression):
         match = _TOKEN.match(expression, position)
         if match is None or len(tokens) == _MAX_TOKENS:
             return []
-        digits, name, default, sign = match.groups()
-        if len(digits or default or "") > _MAX_DIGITS:
+        token = _Token(*match.groups())
+        digits = token.digits or ""
+        is_octal = digits.startswith("0") and len(digits) > 1
+        if is_octal or len(digits) > _MAX_DIGITS:
             return []
-        if digits is not None:
-            tokens.append(("number", digits))
-        elif name is not None:
-            tokens.append((name, default or ""))
-        else:
-            tokens.append(("sign", sign))
+        tokens.append(token)
         position = match.end()
     return tokens
 
 
 def _sum(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
     value, tokens = _product(tokens, number)
-    while tokens and tokens[0] in (("sign", "+"), ("sign", "-")):
-        sign = tokens[0][1]
+    while tokens and tokens[0].sign in ("+", "-"):
+        sign = tokens[0].sign
         right, tokens = _product(tokens[1:], number)
         value = value + right if sign == "+" else value - right
     return value, tokens
@@ -68,8 +78,8 @@ def _sum(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
 
 def _product(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
     value, tokens = _atom(tokens, number)
-    while tokens and tokens[0][0] == "sign" and tokens[0][1] in "*/%":
-        sign = tokens[0][1]
+    while tokens and tokens[0].sign in ("*", "/", "%"):
+        sign = tokens[0].sign
         right, tokens = _atom(tokens[1:], number)
         if sign == "*":
             value *= right
@@ -82,14 +92,12 @@ def _product(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
 def _atom(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
     if not tokens:
         raise _UnknownError
-    (kind, text), rest = tokens[0], tokens[1:]
-    if kind == "number":
-        return int(text), rest
-    if kind == "sign":
-        return _signed(text, rest, number)
-    value = number(kind)
-    if value is None and text:
-        value = int(text)
+    token, rest = tokens[0], tokens[1:]
+    if token.digits is not None:
+        return int(token.digits), rest
+    if token.sign is not None:
+        return _signed(token.sign, rest, number)
+    value = number(token.name or "")
     if value is None:
         raise _UnknownError
     return value, rest
@@ -102,6 +110,6 @@ def _signed(sign: str, tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
         return (-value if sign == "-" else value), rest
     if sign == "(":
         value, rest = _sum(tokens, number)
-        if rest and rest[0] == ("sign", ")"):
+        if rest and rest[0].sign == ")":
             return value, rest[1:]
     raise _UnknownError

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.frame import Frame
 
 _OUTPUTS: Final = frozenset({">", ">>", "&>", "&>>", ">|"})
-_ESCAPED_BLANK: Final = re.compile(rb"\\[ \t]")
+_ESCAPED_BLANK: Final = re.compile(rb"[ \t]*\\[ \t]")
 _QUOTES: Final = "'\"\\"
 
 
@@ -71,7 +71,8 @@ def read_command(node: Node, frame: Frame, redirects: Sequence[Node] = ()) -> Co
     parts = _Parts(_line_start(node, frame.source))
     for child in (*node.children, *redirects):
         _add(child, frame, parts)
-    context = frame.context._replace(broken=True) if parts.broken else frame.context
+    is_broken = parts.broken or _ESCAPED_BLANK.match(frame.source.data, parts.end) is not None
+    context = frame.context._replace(broken=True) if is_broken else frame.context
     end = max([node.end_byte, *(redirect.end_byte for redirect in redirects)])
     return Command(
         words=parts.words,

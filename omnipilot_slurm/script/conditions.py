@@ -11,7 +11,7 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from omnipilot_slurm.script import arithmetic, expand
+from omnipilot_slurm.script import expand
 from omnipilot_slurm.script.scope import Numbers
 from omnipilot_slurm.script.words import How, Word, text_of
 
@@ -39,7 +39,14 @@ _OPERANDS: Final = frozenset(
     " extglob_pattern command_substitution arithmetic_expansion".split()
 )
 _CONSTANTS: Final = {"true": True, ":": True, "false": False}
-_WHOLE: Final = re.compile(r"-?\d{1,9}$")
+_WHOLE: Final = re.compile(r"-?(?:0|[1-9]\d{0,8})$")
+_BARE: Final = frozenset({"extglob_pattern", "word", "number"})
+_QUOTED: Final = frozenset({"string", "raw_string", "ansi_c_string"})
+_GLOB: Final = re.compile(r"[*?\[]")
+#: what patterns of bash may hold and those of fnmatch may not
+_BEYOND_FNMATCH: Final = re.compile(r"[(\\^]|\[:")
+_MAX_MATCHED: Final = 512
+_CHARS_PER_STEP: Final = 8
 _UNARY_ARGS: Final = 2
 _BINARY_ARGS: Final = 3
 
@@ -151,11 +158,21 @@ def _binary(node: Node, source: Source, scope: Scope) -> Decision:
     if value is None or right.type not in _OPERANDS:
         return UNDECIDED
     if operator in _EQUALITIES:
+        if _GLOB.search(expand.text_of(right, source)) and _is_in_single_brackets(node):
+            return UNDECIDED
         holds = matches(right, value.text, source, scope)
         decision = UNDECIDED if holds is None else Decision(holds, value.depends)
         return decision.negated() if operator == "!=" else decision
     other = _operand(expand.word_of(right, source, scope))
     return _compared(value, operator, other)
+
+
+def _is_in_single_brackets(node: Node) -> bool:
+    """Return whether a comparison stands in `[ ... ]`, where a pattern names files."""
+    around = node.parent
+    while around is not None and around.type != "test_command":
+        around = around.parent
+    return around is not None and around.children[0].type == "["
 
 
 def _misread(node: Node, source: Source, scope: Scope) -> Decision:
@@ -198,11 +215,12 @@ def _arithmetic(node: Node, source: Source, scope: Scope) -> Decision:
     inner = node.named_children[0] if node.named_child_count == 1 else None
     if inner is None or inner.type != "binary_expression" or inner.child_count != _BINARY_ARGS:
         return UNDECIDED
-    left, sign, right = (expand.text_of(child, source) for child in inner.children)
+    left, sign_node, right = inner.children
+    sign = expand.text_of(sign_node, source)
     if sign not in _SIGNS:
         return UNDECIDED
     numbers = Numbers(scope)
-    a, b = arithmetic.evaluate(left, numbers), arithmetic.evaluate(right, numbers)
+    a, b = (numbers.evaluated(expand.word_of(side, source, scope)) for side in (left, right))
     if a is None or b is None:
         return UNDECIDED
     return Decision(_NUMERIC[_SIGNS[sign]](a, b), numbers.depends)
@@ -243,13 +261,18 @@ def _test(arguments: Sequence[Node], source: Source, scope: Scope) -> Decision:
 
 def matches(pattern: Node, text: str, source: Source, scope: Scope) -> bool | None:
     """Return whether a text matches a pattern of `case` or `[[ == ]]`, None if not known."""
-    if pattern.type in ("extglob_pattern", "word", "number"):
+    if pattern.type in _BARE:
         glob = expand.text_of(pattern, source)
-        if "(" in glob or "\\" in glob:
+        if _BEYOND_FNMATCH.search(glob) or max(len(text), len(glob)) > _MAX_MATCHED:
             return None
+        scope.budget.spend(len(text) // _CHARS_PER_STEP)
         return fnmatch.fnmatchcase(text, glob)
     operand = _operand(expand.word_of(pattern, source, scope))
-    return None if operand is None or operand.depends else text == operand.text
+    if operand is None or operand.depends:
+        return None
+    if pattern.type not in _QUOTED and _GLOB.search(operand.text):
+        return None
+    return text == operand.text
 
 
 def tested_word(node: Node, source: Source, scope: Scope) -> tuple[str, frozenset[str]] | None:

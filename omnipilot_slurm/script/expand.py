@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.script import outputs, parameters
+from omnipilot_slurm.script.scope import Numbers
 from omnipilot_slurm.script.words import (
     BLANK,
     MAX_WORDS,
@@ -71,6 +72,19 @@ def words_of(node: Node, source: Source, scope: Scope) -> Words:
 def text_of(node: Node, source: Source) -> str:
     """Return a node's source text."""
     return decode(source.data[node.start_byte : node.end_byte])
+
+
+def expression_of(node: Node, source: Source, scope: Scope) -> Word:
+    """Return what stands in `$((...))` with its `$` expansions filled in, which bash does first."""
+    opening, *inner, closing = node.children
+    segments: list[Segment] = []
+    position = opening.end_byte
+    for child in (*inner, closing):
+        segments += _unescaped(source, position, child.start_byte)
+        if child != closing:
+            segments += _segments(child, source, scope, quoted=True)
+        position = child.end_byte
+    return Word(bounded(tuple(segments)))
 
 
 class _Splitter:
@@ -184,7 +198,8 @@ def _segments(node: Node, source: Source, scope: Scope, *, quoted: bool) -> tupl
         case "command_substitution":
             return (outputs.of_command(node, source, scope, quoted=quoted, word=word_of),)
         case "arithmetic_expansion":
-            return (outputs.of_arithmetic(text_of(node, source), scope),)
+            numbers = Numbers(scope)
+            return (numbers.segment(numbers.evaluated(expression_of(node, source, scope))),)
         case "process_substitution":
             scope.substitutions.append((node, source))
             return (unknown(),)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.script import arithmetic
 from omnipilot_slurm.script.scope import Numbers
 from omnipilot_slurm.script.words import How, Segment, Word, decode, unknown
 
@@ -40,7 +39,9 @@ _DEVICE_COUNT: Final = re.compile(
     r"""|tr\s+["']?,["']?\s+["']?(?:\\n|\s)["']?\s*\|\s*wc\s+-[lw])\s*$"""
     rf"""|{_NUMBER_OF_FIELDS}\s*<<<\s*{_DEVICES}$"""
 )
-_EXPRESSION: Final = re.compile(r"(?:expr\s+|echo\s+\$\(\()(?P<expression>[^|;&]+?)(?:\)\))?$")
+
+_SPACE: Final = Segment(" ")
+_MOST_WORDS: Final = 32
 
 #: expands a node as one word
 WordOf = Callable[["Node", "Source", "Scope"], Word]
@@ -53,13 +54,8 @@ def of_command(node: Node, source: Source, scope: Scope, *, quoted: bool, word: 
     text = text.strip("`").removeprefix("$(").removesuffix(")").strip()
     if _counts_gpus(text, scope):
         return Segment(scope.slurm["SLURM_GPUS_ON_NODE"], how=How.COMPUTED, follows=True)
-    match = _EXPRESSION.match(text)
-    if match is not None:
-        found = of_arithmetic(f"$(({match['expression']}))", scope)
-        if found.text is not None:
-            return found
-    echoed = _echoed(node, source, scope, word)
-    return echoed or unknown(how=How.COMPUTED, splits=not quoted)
+    printed = _printed(node, source, scope, word)
+    return printed or unknown(how=How.COMPUTED, splits=not quoted)
 
 
 def _counts_gpus(text: str, scope: Scope) -> bool:
@@ -68,24 +64,29 @@ def _counts_gpus(text: str, scope: Scope) -> bool:
     return any(p.match(text) for p in (_GPU_COUNT, _TORCH_COUNT, _DEVICE_COUNT))
 
 
-def _echoed(node: Node, source: Source, scope: Scope, word: WordOf) -> Segment | None:
-    """Return the text of `$(echo WORD)`, None for other commands."""
+def _printed(node: Node, source: Source, scope: Scope, word: WordOf) -> Segment | None:
+    """Return the text of `$(echo WORD)` and `$(expr A + B)`, None for other commands."""
     command = node.named_children[0] if node.named_child_count == 1 else None
-    if command is None or command.type != "command" or command.named_child_count != 2:  # noqa: PLR2004
+    name = None if command is None else command.child_by_field_name("name")
+    if command is None or name is None or command.child_count > _MOST_WORDS:
         return None
-    name, argument = command.named_children
-    if source.data[name.start_byte : name.end_byte] != b"echo":
-        return None
-    found = word(argument, source, scope)
-    text = found.text
+    program = source.data[name.start_byte : name.end_byte]
+    arguments = command.named_children[1:]
+    if program == b"echo" and len(arguments) == 1:
+        return _echoed(word(arguments[0], source, scope))
+    if program == b"expr":
+        pieces = [
+            piece for node in arguments for piece in (*word(node, source, scope).segments, _SPACE)
+        ]
+        numbers = Numbers(scope)
+        return numbers.segment(numbers.evaluated(Word(tuple(pieces))))
+    return None
+
+
+def _echoed(word: Word) -> Segment | None:
+    text = word.text
     if text is None or text.startswith("-"):
         return None
-    how = max((How.COMPUTED, *(segment.how for segment in found.segments)))
-    return Segment(text.strip(), how=how, depends=found.depends, fixed=found.fixed)
-
-
-def of_arithmetic(text: str, scope: Scope) -> Segment:
-    """Evaluate `$(( ... ))` over whole numbers that are known."""
-    expression = text.removeprefix("$((").removesuffix("))").removeprefix("$[").removesuffix("]")
-    numbers = Numbers(scope)
-    return numbers.segment(arithmetic.evaluate(expression, numbers))
+    how = max((How.COMPUTED, *(segment.how for segment in word.segments)))
+    follows = any(segment.follows for segment in word.segments)
+    return Segment(text.strip(), how=how, depends=word.depends, fixed=word.fixed, follows=follows)

@@ -40,6 +40,8 @@ _SET_BY_SYSTEM: Final = frozenset(
 )
 _SPACE: Final = Segment(" ")
 _MAX_DIGITS: Final = 4
+#: what arithmetic reads as a decimal number
+_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,8}")
 #: the name under which arguments stand among the variables
 ARGUMENTS: Final = "@"
 
@@ -176,12 +178,20 @@ class Numbers:
                 return 0
             self.depends |= {name}
             return None
-        word = Word(segments)
+        text = self.rest_on(Word(segments))
+        return int(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+    def rest_on(self, word: Word) -> str | None:
+        """Return a word's text, None where it is not known; the result rests on it."""
         self.depends |= word.depends
-        self.follows = self.follows or any(segment.follows for segment in segments)
+        self.follows = self.follows or any(segment.follows for segment in word.segments)
         self._fixed = self._fixed and word.fixed
-        text = word.text
-        return int(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else None
+        return word.text
+
+    def evaluated(self, expression: Word) -> int | None:
+        """Return the value of an expression whose `$` expansions are filled in."""
+        text = self.rest_on(expression)
+        return None if text is None else arithmetic.evaluate(text, self)
 
     def marked(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """Return the element that an index chose, resting on what the index rests on."""

@@ -111,6 +111,7 @@ REFUSED = {
     },
     "the line cannot be read for certain": {
         "an escaped blank alone": "vllm serve M/x -tp 2 \\  -q",
+        "a blank behind the backslash": "vllm serve M/x -tp 2 \\ \n  --port 1",
         "text that does not parse": f"{SERVE} &\nif then fi )",
     },
     "srun may start several copies": {

@@ -88,6 +88,16 @@ GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
     "eval": ('eval "TP=2"\n' + SERVE, {"tp": 2, "editable": "yes"}),
     "counted words": ("G=(a b)\nvllm serve M/x -tp ${#G[@]}", {"tp": 2, "tp_source": "computed"}),
     "calculated": ("vllm serve M/x -tp $((2*2))", {"tp": 4, "tp_source": "computed", "edit": None}),
+    "calculated with names": ("number=2\nvllm serve M/x -tp $((number * 2))", {"tp": 4}),
+    "calculated with a default": (
+        "vllm serve M/x -tp $((${N:-4} / 2))",
+        {"tp": 2, "tp_source": "computed", "editable": "no"},
+    ),
+    "calculated with what is not known": (
+        "N=$(cat n)\nvllm serve M/x -tp $((${N:-4} / 2))",
+        {"tp": None},
+    ),
+    "octal numbers": ("vllm serve M/x -tp $((010))", {"tp": None}),
     "calculated with expr": ("vllm serve M/x -tp $(expr 1 + 1)", {"tp": 2, "editable": "no"}),
     "echoed": ("TP=$(echo 2)\n" + SERVE, {"tp": 2, "tp_source": "computed", "editable": "no"}),
     "printed by a program": ("TP=$(cat tp)\n" + SERVE, {"tp": None, "tp_source": "computed"}),
@@ -178,6 +188,21 @@ BRANCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "and or": ('S=big\n[ "$S" = big ] && TP=2 || TP=1\n' + SERVE, VARIABLE),
     "not equal": ('S=big\nif [ "$S" != small ]; then TP=2; else TP=1; fi\n' + SERVE, VARIABLE),
     "a pattern": ("S=70B\nif [[ $S == *0B ]]; then TP=2; else TP=1; fi\n" + SERVE, VARIABLE),
+    "a quoted part of a pattern": (
+        'S=big1\nif [[ $S == "big"* ]]; then TP=2; fi\n' + SERVE,
+        {"tp": None},
+    ),
+    "a pattern in a variable": (
+        "S=a\nP='*'\nif [[ $S == $P ]]; then TP=2; fi\n" + SERVE,
+        {"tp": None},
+    ),
+    "a pattern of files": ("S=a\nTP=1\nif [ $S = * ]; then TP=2; fi\n" + SERVE, {"tp": None}),
+    "a class of letters": ("S=a\nTP=1\nif [[ $S == [^a] ]]; then TP=2; fi\n" + SERVE, {"tp": None}),
+    "octal numbers": ("N=010\nTP=1\nif [[ $N -eq 8 ]]; then TP=2; fi\n" + SERVE, {"tp": None}),
+    "calculated defaults": (
+        "if (( ${N:-4} > 2 )); then TP=2; else TP=1; fi\n" + SERVE,
+        {"tp": 2, "editable": "conditional"},
+    ),
     "numbers": ("N=3\nif [ $N -gt 2 ]; then TP=2; else TP=1; fi\n" + SERVE, VARIABLE),
     "arithmetic": ("N=3\nif (( N >= 3 )); then TP=2; else TP=1; fi\n" + SERVE, VARIABLE),
     "all of several": ("A=1\nif [ $A = 1 ] && [ -n x ]; then TP=2; fi\n" + SERVE, VARIABLE),
