@@ -7,7 +7,7 @@ each arm before it is proposed: a rewrite that Slurm then refuses is a defect.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,21 +75,30 @@ def _node_objections(submission: Submission, pool: GpuPool, n_gpus: int) -> Iter
         yield f"nodes of {part.name} have {pool.n_per_node} GPUs"
     if not satisfies(submission.features, shape.features):
         yield f"nodes of {part.name} do not satisfy constraint {submission.features}"
-    cpus = _cpus(submission, part, n_gpus)
+    asked = need_of(submission, part, n_gpus)
     cpu_limit = min(filter(None, (shape.cpus, part.max_cpus_per_node)))
-    if cpus > cpu_limit:
-        yield f"nodes of {part.name} have {cpu_limit} CPUs, {cpus} are asked"
-    memory = _memory_mib(submission, part, n_gpus, cpus)
+    if asked.cpus > cpu_limit:
+        yield f"nodes of {part.name} have {cpu_limit} CPUs, {asked.cpus} are asked"
     memory_limit = min(filter(None, (shape.memory_mib, part.max_mem_per_node_mib)))
-    if memory > memory_limit:
-        yield f"nodes of {part.name} have {memory_limit} MiB, {memory} MiB are asked"
+    if asked.memory_mib > memory_limit:
+        yield f"nodes of {part.name} have {memory_limit} MiB, {asked.memory_mib} MiB are asked"
 
 
-def _cpus(submission: Submission, part: PartitionFacts, n_gpus: int) -> int:
+class NodeNeed(NamedTuple):
+    """What a job asks of one node besides GPUs."""
+
+    cpus: int
+    memory_mib: int
+
+
+def need_of(submission: Submission, part: PartitionFacts, n_gpus: int) -> NodeNeed:
+    """Return the CPUs and memory that a job would ask of a node of a partition with `n_gpus`."""
     tasks = submission.num_tasks or submission.ntasks_per_node or 1
     per_gpu = per_tres(submission.cpus_per_tres) or part.default_cpus_per_gpu or 0
     asked = (submission.cpus_per_task or 1) * tasks
-    return max(asked, per_gpu * n_gpus, submission.min_cpus or 0, submission.pn_min_cpus or 0)
+    least = max(submission.min_cpus or 0, submission.pn_min_cpus or 0)
+    cpus = max(asked, per_gpu * n_gpus, least)
+    return NodeNeed(cpus, _memory_mib(submission, part, n_gpus, cpus))
 
 
 def _memory_mib(submission: Submission, part: PartitionFacts, n_gpus: int, cpus: int) -> int:

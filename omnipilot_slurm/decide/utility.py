@@ -32,8 +32,8 @@ class Run:
     """One run on one arm; intervals hold 80 %.
 
     `kv_pressure` is the demand for cache over its capacity where the throughput was not learned at
-    that pressure, else None. `offered_tok_s` None: no cap. Latencies and power are None where they
-    are not predicted, targets where none is given.
+    that pressure, else None. `offered_tok_s` None: no cap. Latencies and power (of all its GPUs)
+    are None where they are not predicted, targets where none is given.
     """
 
     n_gpus: int
@@ -112,7 +112,7 @@ def gpu_cost_usd(run: Run, power_usd_per_kwh: float | None) -> float:
     held = run.n_gpus * run.price_usd_per_gpu_hour * run.wall_h
     if power_usd_per_kwh is None or run.power_w is None:
         return held
-    return held + run.n_gpus * run.power_w / _WATTS_PER_KW * run.wall_h * power_usd_per_kwh
+    return held + run.power_w / _WATTS_PER_KW * run.wall_h * power_usd_per_kwh
 
 
 def miss_probability(run: Run, settings: UtilitySettings) -> float:
