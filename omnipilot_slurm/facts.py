@@ -77,6 +77,36 @@ class LatentAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tower:
+    """A vision tower: its widths, and the largest image and video that it encodes.
+
+    `patch_values` are the input values of one patch (pixels x channels x frames). An image is
+    `image_patches` that become `image_tokens`; a video is up to `n_frames` frames of
+    `video_patches` and `video_tokens` each, as many as the context holds (0: takes none, or not
+    known). `n_outputs` rows of the language model's width leave it per token. `gated`: its MLPs
+    have a gate; `rotary`: it rotates queries and keys; `one_by_one`: it runs image by image, frame
+    by frame; `masked`: it may hold a mask of patches x patches. `sized`: the sizes are those of
+    this checkpoint, else of its family, whose processor may be set to smaller ones.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    patch_values: int
+    image_patches: int = 0
+    image_tokens: int = 0
+    video_patches: int = 0
+    video_tokens: int = 0
+    n_frames: int = 1
+    n_outputs: int = 1
+    gated: bool = False
+    rotary: bool = False
+    one_by_one: bool = False
+    masked: bool = False
+    sized: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """The architecture of one checkpoint, as its config.json states it.
 
@@ -85,7 +115,8 @@ class ModelFacts:
     Layers split by the kind of their cache: `n_sliding_layers` of `layers` attend to
     `sliding_window` tokens only, `n_state_layers` keep a state of constant size
     (`state_bytes_per_layer` per sequence) instead of keys and values, the rest attend to all.
-    `kind` is text, multimodal or pooling; `tower_params` counts vision and audio towers.
+    `kind` is text, multimodal or pooling; `tower_params` counts vision and audio towers, `tower`
+    describes the vision tower where it is known.
     `dtype` is "unknown" where the source does not state the 16-bit format of the weights.
     `extra` holds what few architectures need: the keys at the head of vllm/weights.py, and
     `parallel_state_layers` (attention layers that keep such a state as well),
@@ -118,6 +149,7 @@ class ModelFacts:
     n_state_layers: int = 0
     state_bytes_per_layer: float = 0.0
     tower_params: float = 0.0
+    tower: Tower | None = None
     source: str = ""
     aliases: tuple[str, ...] = ()
     extra: Mapping[str, float] = field(default_factory=dict, hash=False)

@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from build_models_llmfit import from_llmfit, stated_counts
 from build_models_table import Row, render, shape_of
+from build_models_towers import with_tower
 
 from omnipilot_slurm.catalog.hf_config import facts_from_config
 from omnipilot_slurm.errors import CatalogError
@@ -72,8 +73,9 @@ def main() -> None:
             name = row.facts.id.casefold()
             if name not in taken:
                 # towers differ by a few million where a file holds scales or positions twice
-                towers = round(row.facts.tower_params, -7)
-                rows[name] = replace(row, facts=replace(row.facts, tower_params=towers))
+                params = round(row.facts.tower_params, -7)
+                rounded = replace(row, facts=replace(row.facts, tower_params=params))
+                rows[name] = with_tower(rounded, curated["towers"])
                 taken |= {name, *(alias.casefold() for alias in row.facts.aliases)}
     arguments.target.write_text(render(list(rows.values()), curated["quantizations"]))
     shapes = {shape_of(row.facts) for row in rows.values()}

@@ -11,7 +11,7 @@ from typing import Any
 
 from build_models_names import BFLOAT16
 
-from omnipilot_slurm.facts import Experts, LatentAttention, ModelFacts, Quantization
+from omnipilot_slurm.facts import Experts, LatentAttention, ModelFacts, Quantization, Tower
 from omnipilot_slurm.yaml_words import trap
 
 SOURCES = {
@@ -57,6 +57,10 @@ def shape_of(facts: ModelFacts) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Tower):
+        stated = {spec.name: getattr(value, spec.name) for spec in fields(value)}
+        default = {spec.name: spec.default for spec in fields(value)}
+        return {name: kept for name, kept in stated.items() if kept != default[name]}
     if isinstance(value, (Experts, LatentAttention, Quantization)):
         return {
             spec.name: _plain(getattr(value, spec.name))

@@ -81,6 +81,7 @@ def shape_faults(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield from _head_faults(facts)
     yield from _layer_faults(facts)
     yield from _width_faults(facts)
+    yield from _tower_faults(facts)
     implied = parameter_count(facts).total
     if abs(implied - facts.params) > PARAMS_TOLERANCE_FRAC * facts.params:
         yield "params", f"must be within 2 % of the {implied:.4g} that the fields imply"
@@ -111,5 +112,17 @@ def _width_faults(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     n_dense = facts.extra.get("n_mlp_layers", facts.layers) - n_moe_layers(facts)
     if n_dense > 0 and facts.intermediate == 0:
         yield "intermediate", f"must be above 0 for the {n_dense:g} dense layers"
+
+
+def _tower_faults(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     if facts.tower_params and facts.kind == "text":
         yield "tower_params", "must be absent where kind is text"
+    tower = facts.tower
+    if tower is None:
+        return
+    if not facts.tower_params:
+        yield "tower", "must be absent where tower_params is"
+    if bool(tower.image_patches) != bool(tower.image_tokens):
+        yield "tower", "image_tokens must be there exactly where image_patches is"
+    if bool(tower.video_patches) != bool(tower.video_tokens):
+        yield "tower", "video_tokens must be there exactly where video_patches is"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from omnipilot_slurm.facts import Experts, LatentAttention, ModelFacts, Quantization
+from omnipilot_slurm.facts import Experts, LatentAttention, ModelFacts, Quantization, Tower
 
-_PARTS = {"quantization": Quantization, "experts": Experts, "mla": LatentAttention}
+_PARTS = {"quantization": Quantization, "experts": Experts, "mla": LatentAttention, "tower": Tower}
 
 
 def facts_to_json(facts: ModelFacts) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from omnipilot_slurm.catalog.config_fields import MAX_LAYERS, Fields
 from omnipilot_slurm.catalog.config_layers import LayerKinds, read_layers
 from omnipilot_slurm.catalog.config_quantization import read_quantization
 from omnipilot_slurm.catalog.config_towers import tower_params
+from omnipilot_slurm.catalog.config_vision import read_tower
 from omnipilot_slurm.errors import CatalogError
 from omnipilot_slurm.facts import ModelFacts
 from omnipilot_slurm.vllm.weights import n_moe_layers, parameter_count
@@ -148,7 +149,8 @@ def _sized(facts: ModelFacts, root: Fields, stated: float | None) -> ModelFacts:
     """Fill in towers and totals; what a multimodal checkpoint has beyond its text is its towers."""
     more = _predicts_more(root)
     if facts.kind == "multimodal":
-        facts = replace(facts, tower_params=tower_params(facts, root, None if more else stated))
+        towers = tower_params(facts, root, None if more else stated)
+        facts = replace(facts, tower_params=towers, tower=read_tower(root))
     count = parameter_count(facts)
     if stated is not None and facts.kind != "multimodal" and not _near(count.total, stated, root):
         raise CatalogError(

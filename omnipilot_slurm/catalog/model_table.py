@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnipilot_slurm.errors import ConfigError, Fault, near_names
-from omnipilot_slurm.facts import Experts, LatentAttention, ModelFacts, Quantization
+from omnipilot_slurm.facts import Experts, LatentAttention, ModelFacts, Quantization, Tower
 from omnipilot_slurm.strict_yaml import (
     Flag,
     Integer,
@@ -72,6 +72,32 @@ _QUANTIZATION = Section(
     optional=frozenset({"scheme", "group_size", "block", "quantizes_head", "quantizes"}),
     into=Quantization,
 )
+_TOWER = Section(
+    keys={
+        "hidden": _WIDTH,
+        "intermediate": _WIDTH,
+        "layers": _COUNT,
+        "patch_values": _WIDTH,
+        "image_patches": _WIDTH,
+        "image_tokens": _WIDTH,
+        "video_patches": _WIDTH,
+        "video_tokens": _WIDTH,
+        "n_frames": Integer(lo=1, hi=10**7),
+        "n_outputs": Integer(lo=1, hi=100),
+        "gated": Flag(),
+        "rotary": Flag(),
+        "one_by_one": Flag(),
+        "masked": Flag(),
+        "sized": Flag(),
+    },
+    optional=frozenset(
+        {
+            "image_patches", "image_tokens", "video_patches", "video_tokens", "n_frames",
+            "n_outputs", "gated", "rotary", "one_by_one", "masked", "sized",
+        }
+    ),
+    into=Tower,
+)  # fmt: skip
 _SHAPE = Section(
     keys={
         "family": _NAME,
@@ -93,13 +119,14 @@ _SHAPE = Section(
         "n_state_layers": _COUNT,
         "state_bytes_per_layer": _PARAMS,
         "tower_params": _PARAMS,
+        "tower": _TOWER,
         "extra": MapOf(value=Number(lo=0, hi=1e14), key=_NAME),
     },
     optional=frozenset(
         {
             "architecture", "kind", "intermediate", "tied_embeddings", "experts", "mla",
             "sliding_window", "n_sliding_layers", "n_state_layers", "state_bytes_per_layer",
-            "tower_params", "extra",
+            "tower_params", "tower", "extra",
         }
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from omnipilot_slurm.catalog.gpu_table import load_gpus
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.catalog.model_table import load_models
 from omnipilot_slurm.errors import ConfigError
+from omnipilot_slurm.facts import Tower
 from omnipilot_slurm.resources import etc_layers
 from omnipilot_slurm.strict_yaml import Layer
 
@@ -22,6 +23,7 @@ shapes:
 models:
   lab/Small: {shape: small, source: ours}
 """
+TOWER = "hidden: 8, intermediate: 8, layers: 1, patch_values: 3"
 GPU = """\
 schema: 1
 ambiguous: {}
@@ -80,6 +82,17 @@ def test_small_examples_hold_together():
             "vocab:",
             "experts: {n_experts: 4, n_active: 5, intermediate: 8}, vocab:",
             "experts: n_active must be at most n_experts (4)",
+        ),
+        ("vocab:", f"tower: {{{TOWER}}}, vocab:", "tower: must be absent where tower_params is"),
+        (
+            "vocab:",
+            f"tower: {{{TOWER}, image_patches: 9}}, vocab:",
+            "tower: image_tokens must be there exactly where image_patches is",
+        ),
+        (
+            "vocab:",
+            f"tower: {{{TOWER}, video_tokens: 9}}, vocab:",
+            "tower: video_tokens must be there exactly where video_patches is",
         ),
     ],
 )
@@ -163,3 +176,13 @@ def test_faults_of_both_files_come_together(tmp_path):
         ),
         "models.yaml:2:15: models.a/b.source: is missing; it must be a name",
     ]
+
+
+def test_a_tower_is_read_as_the_table_says_it():
+    shape = SHAPE.replace(
+        "vocab:", f"kind: multimodal, tower_params: 9, tower: {{{TOWER}, n_frames: 8}}, vocab:"
+    )
+    table, _ = models(shape)
+    assert table.facts("lab/Small").tower == Tower(
+        hidden=8, intermediate=8, layers=1, patch_values=3, n_frames=8
+    )
