@@ -127,7 +127,8 @@ class EngineArgs:
     where the command starts one rank of several, `data_parallel_local` the ranks on this node.
     `hf_overrides` is JSON (rope_scaling included), `optimization_level` -O of torch.compile;
     `config_file` is "" where its name is not shown. `v1` and `allow_long_context` are what the
-    variables VLLM_USE_V1 and VLLM_ALLOW_LONG_MAX_MODEL_LEN say.
+    variables VLLM_USE_V1 and VLLM_ALLOW_LONG_MAX_MODEL_LEN say. `mm_limits` (by modality a
+    count, or an object with `count` and sizes) and `mm_processor_kwargs` are JSON.
     """
 
     model: str | None = None
@@ -172,6 +173,12 @@ class EngineArgs:
     config_file: str | None = None
     v1: bool | None = None
     allow_long_context: bool = False
+    mm_limits: str | None = None
+    mm_processor_kwargs: str | None = None
+    mm_encoder_data_parallel: bool = False
+    chunked_mm_input: bool = True
+    skip_mm_profiling: bool = False
+    language_model_only: bool = False
     vllm_version: str | None = None
     warnings: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()

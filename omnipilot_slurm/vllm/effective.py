@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.vllm import defaults
-from omnipilot_slurm.vllm.eras import possible_eras
+from omnipilot_slurm.vllm.encoder import Batch, encoding
+from omnipilot_slurm.vllm.eras import in_question, possible_eras
 from omnipilot_slurm.vllm.grammar import before, candidates, since
 from omnipilot_slurm.vllm.kv import KvShape, kv_shape
 from omnipilot_slurm.vllm.overhead import Step, Widths, widths
@@ -28,17 +29,12 @@ _DTYPE_BYTES = {"float": 4.0, "float32": 4.0}
 _HYBRID = since("0.9.1")
 #: versions that ask each pipeline stage for the cache of the whole model
 _WHOLE_MODEL_A_STAGE = since("0.14.0") & before("0.17.0")
-#: tokens that V0 puts through the language model for its largest image, and image and video
+#: tokens that V0 puts through the language model for the largest items of a tower not known
 _V0_IMAGE_TOKENS = 16384
 _V0_VIDEO_TOKENS = 32768
 #: versions that take a long-rope model's original context where none is asked
 _SHORTER_DEFAULT = since("0.11.1")
 _SOME_LENGTH = 4096
-#: Qwen3-VL's encoder cache in the versions that count a video's time stamps into it, and the
-#: copies of its output at deeper layers
-_STAMPED = since("0.11.0") & before("0.13.0")
-_STAMPED_TOKENS = 153600
-_DEEP_COPIES = 4
 
 
 class Engine(NamedTuple):
@@ -91,7 +87,12 @@ def split(model: ModelFacts, engine: EngineArgs) -> Split:
     """Return what TP and PP leave on one GPU."""
     return Split(
         n_gpus=engine.tensor_parallel * engine.pipeline_parallel,
-        wide=widths(model, engine.tensor_parallel, dtype_bytes(engine)),
+        wide=widths(
+            model,
+            engine.tensor_parallel,
+            dtype_bytes(engine),
+            whole_tower=engine.mm_encoder_data_parallel,
+        ),
         cache=kv_shape(
             model,
             tensor_parallel=engine.tensor_parallel,
@@ -109,15 +110,16 @@ def effective_engines(model: ModelFacts, gpu: GpuFacts, engine: EngineArgs) -> t
 
     TP changes nothing of it: with that set to 1 the arms of a decision share what is returned.
     """
+    here = in_question(engine.vllm_version, model.architecture)
     return tuple(
         of_era
         for version, eras in possible_eras(engine.vllm_version, model.architecture)
-        for of_era in _of_version(model, gpu, replace(engine, vllm_version=version), eras)
+        for of_era in _of_version(model, gpu, replace(engine, vllm_version=version), eras, here)
     )
 
 
 def _of_version(
-    model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, eras: Sequence[Era]
+    model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, eras: Sequence[Era], here: int
 ) -> Iterator[Engine]:
     version, stages = engine.vllm_version, engine.pipeline_parallel
     bits = candidates(version)
@@ -132,7 +134,14 @@ def _of_version(
             n_layers=model.layers / stages,
             kv_factor=stages if bits & _WHOLE_MODEL_A_STAGE else 1,
             max_model_len=length,
-            step=_step(model, era, bits, scheduling),
+            step=_step(
+                model,
+                engine,
+                era,
+                here & era.versions or bits,
+                length=length,
+                scheduling=scheduling,
+            ),
             utilization=defaults.gpu_memory_utilization(version).newest
             if utilization is None
             else utilization,
@@ -143,21 +152,30 @@ def _of_version(
         )
 
 
-def _step(model: ModelFacts, era: Era, bits: int, scheduling: defaults.Scheduling) -> Step:
+def _step(
+    model: ModelFacts,
+    engine: EngineArgs,
+    era: Era,
+    versions: int,
+    *,
+    length: int,
+    scheduling: defaults.Scheduling,
+) -> Step:
+    """Return an era's profiling step; `versions` are all of the era that are in question."""
     tokens, seqs = scheduling.max_num_batched_tokens, scheduling.max_num_seqs
-    step = Step(
-        tokens=tokens.newest,
-        tokens_lo=min(tokens.values),
-        tokens_hi=max(tokens.values),
-        seqs=seqs.newest,
-        seqs_lo=min(seqs.values),
-        seqs_hi=max(seqs.values),
+    batches = (
+        Batch(min(tokens.values), min(seqs.values), length),
+        Batch(tokens.newest, seqs.newest, length),
+        Batch(max(tokens.values), max(seqs.values), length),
     )
-    if not model.tower_params:
+    v1 = era.engine == "V1"
+    step = Step(*batches, encoding=encoding(model, engine, versions, batches, v1=v1))
+    if step.encoding is not None or v1:
         return step
-    if era.engine == "V0":
-        image, video = max(step.tokens, _V0_IMAGE_TOKENS), max(step.tokens_hi, _V0_VIDEO_TOKENS)
-        return step._replace(tokens=image, tokens_hi=video)
-    if bits & _STAMPED and (model.architecture or "").startswith("Qwen3VL"):
-        return step._replace(encoded=_STAMPED_TOKENS, encoded_width=_DEEP_COPIES * model.hidden)
-    return step._replace(encoded=step.tokens, encoded_width=model.hidden)
+    least, usual, most = batches
+    return Step(
+        least._replace(seqs=1),
+        usual._replace(tokens=max(usual.tokens, _V0_IMAGE_TOKENS)),
+        most._replace(tokens=max(most.tokens, _V0_VIDEO_TOKENS)),
+        None,
+    )

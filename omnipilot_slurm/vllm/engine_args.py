@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omnipilot_slurm.records import EngineArgs
 from omnipilot_slurm.vllm.defaults import default_model
-from omnipilot_slurm.vllm.values import AUTO, human_int, human_int_or_auto, json_value, truth
+from omnipilot_slurm.vllm.values import (
+    AUTO,
+    human_int,
+    human_int_or_auto,
+    json_value,
+    object_text,
+    truth,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +87,10 @@ def _ray(text: str) -> str | None:
     return "ray" if truth(text) else None
 
 
+def _is_data(text: str) -> bool:
+    return text == "data"
+
+
 def _is_pooling_runner(text: str) -> bool:
     return text == "pooling"
 
@@ -126,6 +137,13 @@ _RULES = {
     "trust_remote_code": _Rule("trust_remote_code", truth),
     "hf_overrides": _Rule("hf_overrides", _text_or_none),
     "attention_backend": _Rule("attention_backend", _text_or_none),
+    "limit_mm_per_prompt": _Rule("mm_limits", object_text),
+    "mm_processor_kwargs": _Rule("mm_processor_kwargs", object_text),
+    "mm_encoder_tp_mode": _Rule("mm_encoder_data_parallel", _is_data),
+    "enable_multimodal_encoder_data_parallel": _Rule("mm_encoder_data_parallel", truth),
+    "disable_chunked_mm_input": _Rule("chunked_mm_input", _untruth),
+    "skip_mm_profiling": _Rule("skip_mm_profiling", truth),
+    "language_model_only": _Rule("language_model_only", truth),
     "max_cudagraph_capture_size": _Rule("max_cudagraph_capture_size", _int_or_none),
     "optimization_level": _Rule("optimization_level", int),
     "config": _Rule("config_file", _text_or_none),

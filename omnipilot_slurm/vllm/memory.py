@@ -84,7 +84,7 @@ def _request_gib(engine: Engine, split: Split, length: int) -> float:
         split.cache,
         length,
         block_size=engine.block_size,
-        n_batched_tokens=engine.step.tokens,
+        n_batched_tokens=engine.step.usual.tokens,
         hybrid=engine.hybrid,
     )
     return need * engine.kv_factor / GIB
@@ -98,7 +98,7 @@ def longest_that_fits(left: Left, limit: int) -> int:
         left.kv[0] * GIB / engine.kv_factor,
         limit,
         block_size=engine.block_size,
-        n_batched_tokens=engine.step.tokens,
+        n_batched_tokens=engine.step.usual.tokens,
         hybrid=engine.hybrid,
     )
 

@@ -3,9 +3,9 @@
 In: the model's widths, what one profiling step runs (tokens, sequences), the fitted coefficients
 of etc/startup.yaml. Out: intervals in GiB. Called by `memory`.
 
-A profiling step allocates three large sets of tensors, one after the other: the vision or audio
-encoder's, the forward pass of all batched tokens, and the sampler's, one row of logits a sequence.
-They do not overlap, so the peak is the largest of them (docs/fit.md).
+A profiling step allocates three large sets of tensors, one after the other: the vision encoder's,
+the forward pass of all batched tokens, and the sampler's, one row of logits a sequence. They do not
+overlap, so the peak is the largest of them; the encoder's outputs are held during the other two.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from omnipilot_slurm.vllm.encoder import NO_ENCODING
+from omnipilot_slurm.vllm.patches import encoder_bytes, patch_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnipilot_slurm.facts import ModelFacts
     from omnipilot_slurm.records import Interval
+    from omnipilot_slurm.vllm.encoder import Batch, Encoded, Encoding
+    from omnipilot_slurm.vllm.patches import Patch
 
 Triple = tuple[float, float, float]
 GIB = 2.0**30
@@ -48,9 +53,9 @@ class StartupCoefficients:
     """What was fitted on public start-up figures (etc/startup.yaml).
 
     `weights_frac` is loaded over computed weights, `hidden_copies` the rows of width `hidden` that
-    a forward pass holds per token, `encoder_kib` what a tower holds per token it encodes,
-    `encoder_tokens` how many it encodes at most, `context_gib` the CUDA context, `draft_frac` what
-    a draft model adds to the weights at most.
+    a forward pass holds per token, `encoder_kib` what a tower that is not known holds per token it
+    encodes, `encoder_tokens` how many it encodes at most, `context_gib` the CUDA context,
+    `draft_frac` what a draft model adds to the weights at most.
     """
 
     weights_frac: Interval
@@ -84,39 +89,40 @@ class StartupCoefficients:
 class Step(NamedTuple):
     """What a profiling step runs, by the least and the most that the versions in question do.
 
-    `encoded` is the tokens whose encoder output is held meanwhile, `encoded_width` its width.
+    `encoding` is what goes through a tower, None where the model has one that is not known.
     """
 
-    tokens: int
-    tokens_lo: int
-    tokens_hi: int
-    seqs: int
-    seqs_lo: int
-    seqs_hi: int
-    encoded: int = 0
-    encoded_width: int = 0
+    least: Batch
+    usual: Batch
+    most: Batch
+    encoding: Encoding | None = NO_ENCODING
 
 
 class Widths(NamedTuple):
-    """The widths of one GPU's tensors, in elements a token; `tower` whether there is an encoder."""
+    """The widths of one GPU's tensors, in elements a token; `tower` what an encoder's patch is."""
 
     hidden: int
     vocab: int
     layer: float
     parallel: bool
-    tower: bool
     dtype_bytes: float
+    tower: Patch | None = None
 
 
-def widths(model: ModelFacts, tensor_parallel: int, dtype_bytes: float) -> Widths:
-    """Return the widths that TP leaves on one GPU."""
+def widths(
+    model: ModelFacts, tensor_parallel: int, dtype_bytes: float, *, whole_tower: bool = False
+) -> Widths:
+    """Return the widths that TP leaves on one GPU; `whole_tower`: its tower is not cut."""
+    tower = model.tower
     return Widths(
         hidden=model.hidden,
         vocab=model.vocab,
         layer=_layer_width(model, tensor_parallel),
         parallel=tensor_parallel > 1,
-        tower=model.tower_params > 0,
         dtype_bytes=dtype_bytes,
+        tower=None
+        if tower is None
+        else patch_of(tower, 1 if whole_tower else tensor_parallel, tensor_parallel, dtype_bytes),
     )
 
 
@@ -177,20 +183,45 @@ def _grown(base: Triple, each: Triple, n: float) -> Triple:
 
 def _activation(wide: Widths, step: Step, era: EraNumbers) -> Triple:
     """Return the peak of a profiling step: encoder, forward pass or sampler, whichever is most."""
-    steps = (
-        (step.tokens_lo, step.seqs_lo),
-        (step.tokens, step.seqs),
-        (step.tokens_hi, step.seqs_hi),
+    if step.encoding is None:
+        return _with_unknown_tower(wide, step, era)
+    encoding = step.encoding
+    return (
+        min([_peak(wide, encoded, step.least, era, 0) for encoded in encoding.least]),
+        _peak(wide, encoding.usual, step.usual, era, 1),
+        max([_peak(wide, encoded, step.most, era, 2) for encoded in encoding.most]),
     )
-    peaks = []
-    for i, (tokens, seqs) in enumerate(steps):
-        held = step.encoded * step.encoded_width * wide.dtype_bytes if i else 0.0
-        states = tokens * wide.hidden * wide.dtype_bytes
-        rows = era.copies[i] + (1.0 if wide.parallel else 0.0)
-        forward = tokens * wide.dtype_bytes * (wide.layer + rows * wide.hidden)
-        sampled = min(seqs, tokens) * wide.vocab * era.sampler[i] + states
-        seen = 0.0
-        if wide.tower:
-            seen = max(era.encoded[i], tokens if i else 0.0) * _KIB * era.encoder[i]
-        peaks.append((held + max(forward, sampled, seen)) * era.frac[i] / GIB)
-    return peaks[0], peaks[1], peaks[2]
+
+
+def _peak(wide: Widths, encoded: Encoded, batch: Batch, era: EraNumbers, bound: int) -> float:
+    """Return the peak in GiB by the lower bound, the middle or the upper bound of coefficients."""
+    tokens, seqs = batch.tokens, batch.seqs
+    if encoded.seqs is not None:
+        tokens, seqs = max(tokens, encoded.tokens), min(seqs, encoded.seqs)
+    text = _language_bytes(wide, tokens, seqs, era, bound)
+    if not encoded.patches or wide.tower is None:
+        return text * era.frac[bound] / GIB
+    seen = encoder_bytes(wide.tower, encoded, bound) + encoded.deep * wide.dtype_bytes
+    held = encoded.outputs * wide.dtype_bytes
+    return max(held + text, seen) * era.frac[bound] / GIB
+
+
+def _language_bytes(wide: Widths, tokens: int, seqs: int, era: EraNumbers, bound: int) -> float:
+    """Return the larger of the forward pass and the sampler."""
+    states = tokens * wide.hidden * wide.dtype_bytes
+    rows = era.copies[bound] + (1.0 if wide.parallel else 0.0)
+    forward = tokens * wide.dtype_bytes * (wide.layer + rows * wide.hidden)
+    return max(forward, min(seqs, tokens) * wide.vocab * era.sampler[bound] + states)
+
+
+def _with_unknown_tower(wide: Widths, step: Step, era: EraNumbers) -> Triple:
+    """Return the peak where a tower's widths are not known: of nothing, of some, of many tokens."""
+    batches = enumerate((step.least, step.usual, step.most))
+    text = [_language_bytes(wide, b.tokens, b.seqs, era, bound) for bound, b in batches]
+    peaks = [text[0]]
+    for bound, tokens in ((1, step.usual.tokens), (2, step.most.tokens)):
+        held = tokens * wide.hidden * wide.dtype_bytes
+        seen = max(era.encoded[bound], tokens) * _KIB * era.encoder[bound]
+        peaks.append(held + max(text[bound], seen))
+    lo, mid, hi = (peak * frac / GIB for peak, frac in zip(peaks, era.frac, strict=True))
+    return lo, mid, hi

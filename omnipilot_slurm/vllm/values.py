@@ -97,6 +97,19 @@ def json_or_key_counts(text: str) -> object:
     return json_value(text) if is_object else key_counts(text)
 
 
+def object_text(text: str) -> str | None:
+    """Read a JSON object or `key=count` pairs as JSON without suffixes, None for `None`.
+
+    Raises: ValueError when it is something else.
+    """
+    if text.strip() in ("", "None"):
+        return None
+    value = json_or_key_counts(text.strip())
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, not {text!r}")  # noqa: TRY004  (it is the text)
+    return json.dumps(value)
+
+
 def level_or_object(text: str) -> object:
     """Read a compilation level (0 to 3) or a Python literal of a dict.
 

@@ -28,6 +28,10 @@ _MEMORY = _SPLIT | {
     "dtype",
     "cpu_offload_gib",
     "n_gpu_blocks",
+    "mm_limits",
+    "mm_processor_kwargs",
+    "skip_mm_profiling",
+    "language_model_only",
 }
 #: check -> the options its outcome rests on
 _RESTS_ON = {

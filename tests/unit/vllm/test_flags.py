@@ -349,6 +349,9 @@ MEMORY_LINE = (
     " --enable-lora --load-format dummy --trust-remote-code --attention-backend FLASHINFER"
     " --max-cudagraph-capture-size 512 -O2"
     ' --speculative-config {"model":"D","num_speculative_tokens":3} --hf-overrides {"a":1}'
+    ' --limit-mm-per-prompt {"image":2} --mm-processor-kwargs {"max_pixels":1k}'
+    " --mm-encoder-tp-mode data --disable-chunked-mm-input --skip-mm-profiling"
+    " --language-model-only"
 )
 
 
@@ -393,6 +396,12 @@ def test_every_option_that_matters_reaches_its_field() -> None:
         "speculative_model": "D",
         "speculative_tokens": 3,
         "hf_overrides": '{"a":1}',
+        "mm_limits": '{"image": 2}',
+        "mm_processor_kwargs": '{"max_pixels": 1000}',
+        "mm_encoder_data_parallel": True,
+        "chunked_mm_input": False,
+        "skip_mm_profiling": True,
+        "language_model_only": True,
     }
     assert {name: getattr(args, name) for name in expected} == expected
     assert args.unknown == frozenset()
@@ -411,6 +420,16 @@ def test_every_option_that_matters_reaches_its_field() -> None:
         ("M --max-model-len auto", NEWEST, "max_model_len", -1),
         ("M --enable-chunked-prefill=False", "0.7.3", "chunked_prefill", False),
         ("M --data-parallel-rank 1", NEWEST, "data_parallel_rank", 1),
+        (
+            "M --limit-mm-per-prompt image=1,video=0",
+            "0.8.5",
+            "mm_limits",
+            '{"image": 1, "video": 0}',
+        ),
+        ("M --limit-mm-per-prompt.video 0", NEWEST, "mm_limits", '{"video": 0}'),
+        ("M --enable-multimodal-encoder-data-parallel", "0.10.0", "mm_encoder_data_parallel", True),
+        ("M --mm-encoder-tp-mode weights", NEWEST, "mm_encoder_data_parallel", False),
+        ("M --no-disable-chunked-mm-input", NEWEST, "chunked_mm_input", True),
     ],
 )
 def test_older_and_rarer_spellings_reach_their_field(
@@ -451,6 +470,9 @@ def test_a_value_out_of_range_is_unknown_and_a_warning_says_why(
         ["M", "--max-model-len", "\u00b2"],
         ["M", "--speculative-config", '{"num_speculative_tokens": "\u00b2"}'],
         ["M", "--compilation-config", "(" * 500],
+        ["M", "--limit-mm-per-prompt", '{"a":' * 900 + "1" + "}" * 900],
+        ["M", "--limit-mm-per-prompt", '{"image":' + "9" * 5_000 + "}"],
+        ["M", "--mm-processor-kwargs", "[]"],
     ],
 )
 @pytest.mark.parametrize("version", [None, "0.8.5", NEWEST])

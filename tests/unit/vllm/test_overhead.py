@@ -4,6 +4,7 @@ import pytest
 
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.startup_file import load_startup
+from omnipilot_slurm.vllm.encoder import Batch
 from omnipilot_slurm.vllm.overhead import Step, overhead, widths
 
 CATALOG = Catalog.load(site=None)
@@ -14,9 +15,8 @@ GIB = 2.0**30
 
 
 def step(tokens, seqs):
-    return Step(
-        tokens=tokens, tokens_lo=tokens, tokens_hi=tokens, seqs=seqs, seqs_lo=seqs, seqs_hi=seqs
-    )
+    batch = Batch(tokens, seqs, 4096)
+    return Step(batch, batch, batch)
 
 
 def activation(model, tokens, seqs, tensor_parallel=1):
