@@ -23,7 +23,7 @@ from omnipilot_slurm.script.words import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnipilot_slurm.script.conditions import Decision
+    from omnipilot_slurm.script.decisions import Decision
     from omnipilot_slurm.script.scope import Scope
 
 #: values of one variable that are kept apart; with more it can be anything

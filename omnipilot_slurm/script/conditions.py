@@ -2,86 +2,38 @@
 
 In: the node of a test (`[ -z "$X" ]`, `[[ $A == b* ]]`, `(( N > 1 ))`, `test`, `true`) and the
 variables in force. Out: a Decision; most tests (files, commands, unknown values) are undecided.
-Called by walk.
+Called by walk and statements.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from omnipilot_slurm.script import expand
+from omnipilot_slurm.script import decisions, expand
+from omnipilot_slurm.script.decisions import UNDECIDED, Decision, Operand
 from omnipilot_slurm.script.scope import Numbers
-from omnipilot_slurm.script.words import How, Word, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
     from tree_sitter import Node
 
     from omnipilot_slurm.script.scope import Scope
     from omnipilot_slurm.script.source import Source
 
-_NUMERIC: Final = {
-    "-eq": lambda a, b: a == b,
-    "-ne": lambda a, b: a != b,
-    "-lt": lambda a, b: a < b,
-    "-le": lambda a, b: a <= b,
-    "-gt": lambda a, b: a > b,
-    "-ge": lambda a, b: a >= b,
-}
-_SIGNS: Final = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
 _EQUALITIES: Final = frozenset({"=", "==", "!="})
-#: nodes that are one side of a comparison, not a comparison themselves
-_OPERANDS: Final = frozenset(
-    "word number string raw_string ansi_c_string concatenation simple_expansion expansion"
-    " extglob_pattern command_substitution arithmetic_expansion".split()
-)
+_BINARY: Final = _EQUALITIES | frozenset("-eq -ne -lt -le -gt -ge -nt -ot -ef =~ < >".split())
+_UNARY: Final = frozenset(f"-{letter}" for letter in "zntvfdesrwxLhbcpSgukOGNR")
+_JOINTS: Final = {"&&": True, "-a": True, "||": False, "-o": False}
+_WORDS_OF_TESTS: Final = _BINARY | _UNARY | _JOINTS.keys() | {"!", "(", ")"}
+_NESTS: Final = frozenset({"binary_expression", "unary_expression", "parenthesized_expression"})
+_LOOSE: Final = frozenset({"simple_expansion", "expansion", "command_substitution"})
 _CONSTANTS: Final = {"true": True, ":": True, "false": False}
-_WHOLE: Final = re.compile(r"-?(?:0|[1-9]\d{0,8})$")
-_BARE: Final = frozenset({"extglob_pattern", "word", "number"})
-_QUOTED: Final = frozenset({"string", "raw_string", "ansi_c_string"})
-_GLOB: Final = re.compile(r"[*?\[]")
-#: what patterns of bash may hold and those of fnmatch may not
-_BEYOND_FNMATCH: Final = re.compile(r"[(\\^]|\[:")
-_MAX_MATCHED: Final = 512
-_CHARS_PER_STEP: Final = 8
-_UNARY_ARGS: Final = 2
-_BINARY_ARGS: Final = 3
+_BINARY_NODES: Final = 3
 
-
-class Decision(NamedTuple):
-    """How a test ends: None is not decided.
-
-    `depends` names the variables that are taken as not set at submission; `unset` those of them
-    that the test asks about being empty.
-    """
-
-    truth: bool | None = None
-    depends: frozenset[str] = frozenset()
-    unset: frozenset[str] = frozenset()
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it is decided whatever comes with the submission."""
-        return self.truth is not None and not self.depends
-
-    def negated(self) -> Decision:
-        """Return the decision of the opposite test."""
-        return self._replace(truth=None if self.truth is None else not self.truth)
-
-    def resting_on(self, other: Decision) -> Decision:
-        """Return the decision as one that also takes for granted what another does."""
-        return self._replace(depends=self.depends | other.depends, unset=self.unset | other.unset)
-
-
-UNDECIDED: Final = Decision()
-
-
-class _Operand(NamedTuple):
-    text: str
-    depends: frozenset[str]
+#: an operator, or the node of an operand
+_Token: TypeAlias = "str | Node"  # noqa: S105 - a token of a test, not a password
 
 
 def decide(node: Node, source: Source, scope: Scope) -> Decision:
@@ -94,136 +46,161 @@ def decide(node: Node, source: Source, scope: Scope) -> Decision:
 
 def _decide(node: Node, source: Source, scope: Scope) -> Decision:
     match node.type:
-        case "test_command" | "parenthesized_expression" if node.named_child_count == 1:
-            return decide(node.named_children[0], source, scope)
+        case "test_command" if not node.has_error:
+            tokens = _flattened(node.children[1:-1], source, scope)
+            in_brackets = node.children[0].type == "["
+            return _Tests(tokens, source, scope, in_brackets=in_brackets).decided()
         case "compound_statement" if node.children and node.children[0].type == "((":
-            return _arithmetic(node, source, scope)
+            only = node.named_children[0] if node.named_child_count == 1 else None
+            return UNDECIDED if only is None else _arithmetic(only, source, scope)
         case "negated_command" if node.named_child_count == 1:
             return decide(node.named_children[0], source, scope).negated()
-        case "unary_expression":
-            return _unary(node, source, scope)
-        case "binary_expression" | "list":
-            return _binary(node, source, scope)
+        case "list":
+            left, sign, right = node.children[0], node.children[1], node.children[-1]
+            first, second = decide(left, source, scope), decide(right, source, scope)
+            return first.combined(second, is_and=sign.type == "&&")
         case "command":
             return _command(node, source, scope)
         case "variable_assignment":
             return Decision(truth=True)
-        case "string" | "simple_expansion" | "expansion" | "word" | "concatenation":
-            return _is_filled(_operand(expand.word_of(node, source, scope)))
         case _:
             return UNDECIDED
 
 
-def _operand(word: Word) -> _Operand | None:
-    """Return a word's text, taking variables that nothing sets as empty; None if not known."""
-    texts = []
-    for segment in word.segments:
-        if not segment.fixed:
-            return None
-        if segment.text is not None:
-            texts.append(segment.text)
-        elif not segment.depends or segment.how is How.COMPUTED or segment.options:
-            return None
-    return _Operand("".join(texts), word.depends)
+def _flattened(nodes: Iterable[Node], source: Source, scope: Scope) -> Iterator[_Token]:
+    """Yield the operators and operands of a test in order: the grammar's own tree is not bash's."""
+    waiting = list(nodes)[::-1]
+    while waiting:
+        node = waiting.pop()
+        scope.budget.spend()
+        if node.type in _NESTS and node.children[0].type not in ("-", "+"):
+            waiting += node.children[::-1]
+        elif not node.is_named or node.type in ("test_operator", "word"):
+            text = expand.text_of(node, source)
+            yield text if text in _WORDS_OF_TESTS else node
+        else:
+            yield node
 
 
-def _is_filled(operand: _Operand | None) -> Decision:
-    if operand is None:
-        return UNDECIDED
-    unset = frozenset() if operand.text else operand.depends
-    return Decision(bool(operand.text), operand.depends, unset)
+class _Tests:
+    """Reads `[ ... ]`, `[[ ... ]]` and `test ...`: comparisons joined by `!`, `&&` and `||`."""
 
+    def __init__(
+        self, tokens: Iterable[_Token], source: Source, scope: Scope, *, in_brackets: bool
+    ) -> None:
+        self._tokens = deque(tokens)
+        self._source = source
+        self._scope = scope
+        self._in_brackets = in_brackets
+        self._is_cut_short = False
 
-def _unary(node: Node, source: Source, scope: Scope) -> Decision:
-    operator = expand.text_of(node.children[0], source)
-    if operator == "!":
-        return decide(node.children[-1], source, scope).negated()
-    if operator not in ("-z", "-n"):
-        return UNDECIDED
-    filled = _is_filled(_operand(expand.word_of(node.children[-1], source, scope)))
-    return filled if operator == "-n" else filled.negated()
+    def decided(self) -> Decision:
+        """Return how the whole test ends."""
+        decision = self._joined(is_and=False)
+        return UNDECIDED if self._tokens or self._is_cut_short else decision
 
+    def _next(self) -> _Token | None:
+        return self._tokens[0] if self._tokens else None
 
-def _binary(node: Node, source: Source, scope: Scope) -> Decision:
-    if node.child_count != _BINARY_ARGS:
-        return UNDECIDED
-    left, sign, right = node.children
-    operator = expand.text_of(sign, source)
-    if operator in ("&&", "||"):
-        first, second = decide(left, source, scope), decide(right, source, scope)
-        return _combined(first, second, is_and=operator == "&&")
-    if operator in _EQUALITIES and right.type == "binary_expression":
-        return _misread(node, source, scope)
-    value = _operand(expand.word_of(left, source, scope))
-    if value is None or right.type not in _OPERANDS:
-        return UNDECIDED
-    if operator in _EQUALITIES:
-        if _GLOB.search(expand.text_of(right, source)) and _is_in_single_brackets(node):
+    def _joined(self, *, is_and: bool) -> Decision:
+        """Read what `||` joins (`is_and` False), or what `&&` joins."""
+        decision = self._negated() if is_and else self._joined(is_and=True)
+        while isinstance(joint := self._next(), str) and _JOINTS.get(joint) is is_and:
+            self._tokens.popleft()
+            right = self._negated() if is_and else self._joined(is_and=True)
+            decision = decision.combined(right, is_and=is_and)
+        return decision
+
+    def _negated(self) -> Decision:
+        self._scope.budget.enter()
+        if self._next() == "!":
+            self._tokens.popleft()
+            decision = self._negated().negated()
+        elif self._next() == "(":
+            self._tokens.popleft()
+            decision = self._joined(is_and=False)
+            is_closed = self._taken(1)[0] == ")"
+            decision = decision if is_closed else UNDECIDED
+        else:
+            decision = self._primary()
+        self._scope.budget.leave()
+        return decision
+
+    def _taken(self, count: int) -> list[_Token | None]:
+        self._is_cut_short = self._is_cut_short or len(self._tokens) < count
+        return [self._tokens.popleft() if self._tokens else None for _ in range(count)]
+
+    def _primary(self) -> Decision:
+        """Read `-z X`, `A = B` or `X`."""
+        if isinstance(self._next(), str):
+            operator, value = self._taken(2)
+            return self._asked(operator, value)
+        operator = self._tokens[1] if len(self._tokens) > 1 else None
+        if operator in _BINARY:
+            return self._compared(*self._taken(_BINARY_NODES))
+        return decisions.is_filled(self._operand(*self._taken(1)))
+
+    def _asked(self, operator: _Token | None, value: _Token | None) -> Decision:
+        operand = self._operand(value)
+        if operator not in ("-z", "-n") or operand is None:
             return UNDECIDED
-        holds = matches(right, value.text, source, scope)
+        if operator == "-n" and not operand.text and self._vanishes(value):
+            return Decision(truth=True, depends=operand.depends)
+        filled = decisions.is_filled(operand)
+        return filled if operator == "-n" else filled.negated()
+
+    def _compared(
+        self, left: _Token | None, operator: _Token | None, right: _Token | None
+    ) -> Decision:
+        value = self._operand(left)
+        if value is None or right is None or isinstance(right, str):
+            return UNDECIDED
+        if self._vanishes(left) and not value.text:
+            # `[ = x ]` is an error
+            return Decision(truth=False, depends=value.depends)
+        if operator not in _EQUALITIES:
+            return decisions.compared(value, str(operator), self._operand(right))
+        if self._in_brackets and decisions.is_glob(right, self._source):
+            # names files there
+            return UNDECIDED
+        holds = decisions.matches(right, value.text, self._source, self._scope)
         decision = UNDECIDED if holds is None else Decision(holds, value.depends)
         return decision.negated() if operator == "!=" else decision
-    other = _operand(expand.word_of(right, source, scope))
-    return _compared(value, operator, other)
 
+    def _vanishes(self, token: _Token | None) -> bool:
+        """Return whether an operand is no word at all where it is empty."""
+        return self._in_brackets and not isinstance(token, str | None) and token.type in _LOOSE
 
-def _is_in_single_brackets(node: Node) -> bool:
-    """Return whether a comparison stands in `[ ... ]`, where a pattern names files."""
-    around = node.parent
-    while around is not None and around.type != "test_command":
-        around = around.parent
-    return around is not None and around.children[0].type == "["
-
-
-def _misread(node: Node, source: Source, scope: Scope) -> Decision:
-    """Decide `A = B || C`, which the grammar takes for `A = (B || C)`."""
-    _, sign, tail = node.children
-    if tail.child_count != _BINARY_ARGS or expand.text_of(sign, source) != "=":
-        return UNDECIDED
-    value = _operand(expand.word_of(node.children[0], source, scope))
-    holds = None
-    if value is not None and tail.children[0].type in _OPERANDS:
-        holds = matches(tail.children[0], value.text, source, scope)
-    first = UNDECIDED if holds is None or value is None else Decision(holds, value.depends)
-    operator = expand.text_of(tail.children[1], source)
-    if operator not in ("&&", "||"):
-        return UNDECIDED
-    return _combined(first, decide(tail.children[2], source, scope), is_and=operator == "&&")
-
-
-def _combined(first: Decision, second: Decision, *, is_and: bool) -> Decision:
-    decisive = not is_and
-    for decision in (first, second):
-        if decision.truth is decisive:
-            return decision
-    if first.truth is None or second.truth is None:
-        return UNDECIDED
-    return Decision(is_and, first.depends | second.depends, first.unset | second.unset)
-
-
-def _compared(left: _Operand, operator: str, right: _Operand | None) -> Decision:
-    if right is None or operator not in _NUMERIC:
-        return UNDECIDED
-    if not _WHOLE.match(left.text) or not _WHOLE.match(right.text):
-        return UNDECIDED
-    holds = _NUMERIC[operator](int(left.text), int(right.text))
-    return Decision(holds, left.depends | right.depends)
+    def _operand(self, token: _Token | None) -> Operand | None:
+        if token is None or isinstance(token, str):
+            return None
+        operand = decisions.operand_of(expand.word_of(token, self._source, self._scope))
+        is_split = operand is not None and self._vanishes(token) and len(operand.text.split()) > 1
+        return None if is_split else operand
 
 
 def _arithmetic(node: Node, source: Source, scope: Scope) -> Decision:
     """Decide `(( A > B ))` over numbers that are known."""
-    inner = node.named_children[0] if node.named_child_count == 1 else None
-    if inner is None or inner.type != "binary_expression" or inner.child_count != _BINARY_ARGS:
+    scope.budget.enter()
+    decision = _calculated(node, source, scope)
+    scope.budget.leave()
+    return decision
+
+
+def _calculated(node: Node, source: Source, scope: Scope) -> Decision:
+    if node.type == "parenthesized_expression" and node.named_child_count == 1:
+        return _arithmetic(node.named_children[0], source, scope)
+    if node.type != "binary_expression" or node.child_count != _BINARY_NODES:
         return UNDECIDED
-    left, sign_node, right = inner.children
-    sign = expand.text_of(sign_node, source)
-    if sign not in _SIGNS:
-        return UNDECIDED
+    left, middle, right = node.children
+    sign = expand.text_of(middle, source)
+    if sign in ("&&", "||"):
+        first, second = _arithmetic(left, source, scope), _arithmetic(right, source, scope)
+        return first.combined(second, is_and=sign == "&&")
     numbers = Numbers(scope)
     a, b = (numbers.evaluated(expand.word_of(side, source, scope)) for side in (left, right))
-    if a is None or b is None:
-        return UNDECIDED
-    return Decision(_NUMERIC[_SIGNS[sign]](a, b), numbers.depends)
+    holds = decisions.ordered(a, sign, b)
+    return UNDECIDED if holds is None else Decision(holds, numbers.depends)
 
 
 def _command(node: Node, source: Source, scope: Scope) -> Decision:
@@ -235,47 +212,12 @@ def _command(node: Node, source: Source, scope: Scope) -> Decision:
         # without arguments there is nothing to get
         return UNDECIDED if scope.args else Decision(truth=False)
     if name == "test":
-        return _test(node.children_by_field_name("argument"), source, scope)
+        tokens = _flattened(node.children_by_field_name("argument"), source, scope)
+        return _Tests(tokens, source, scope, in_brackets=True).decided()
     return UNDECIDED
-
-
-def _test(arguments: Sequence[Node], source: Source, scope: Scope) -> Decision:
-    """Decide the command `test ...`, which the grammar does not take apart."""
-    words = [expand.word_of(node, source, scope) for node in arguments]
-    if words and text_of(words[0]) == "!":
-        return _test(arguments[1:], source, scope).negated()
-    operands = [_operand(word) for word in words]
-    if len(words) == 1:
-        return _is_filled(operands[0])
-    if len(words) == _UNARY_ARGS and text_of(words[0]) in ("-n", "-z"):
-        filled = _is_filled(operands[1])
-        return filled if text_of(words[0]) == "-n" else filled.negated()
-    if len(words) != _BINARY_ARGS or operands[0] is None or operands[2] is None:
-        return UNDECIDED
-    left, right, operator = operands[0], operands[2], text_of(words[1]) or ""
-    if operator in _EQUALITIES:
-        same = Decision(left.text == right.text, left.depends | right.depends)
-        return same.negated() if operator == "!=" else same
-    return _compared(left, operator, right)
-
-
-def matches(pattern: Node, text: str, source: Source, scope: Scope) -> bool | None:
-    """Return whether a text matches a pattern of `case` or `[[ == ]]`, None if not known."""
-    if pattern.type in _BARE:
-        glob = expand.text_of(pattern, source)
-        if _BEYOND_FNMATCH.search(glob) or max(len(text), len(glob)) > _MAX_MATCHED:
-            return None
-        scope.budget.spend(len(text) // _CHARS_PER_STEP)
-        return fnmatch.fnmatchcase(text, glob)
-    operand = _operand(expand.word_of(pattern, source, scope))
-    if operand is None or operand.depends:
-        return None
-    if pattern.type not in _QUOTED and _GLOB.search(operand.text):
-        return None
-    return text == operand.text
 
 
 def tested_word(node: Node, source: Source, scope: Scope) -> tuple[str, frozenset[str]] | None:
     """Return the text of a `case` word and what it rests on, None if not known."""
-    operand = _operand(expand.word_of(node, source, scope))
+    operand = decisions.operand_of(expand.word_of(node, source, scope))
     return None if operand is None else (operand.text, operand.depends)

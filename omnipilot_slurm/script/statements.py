@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.script import assignments, conditions
-from omnipilot_slurm.script.conditions import UNDECIDED, Decision
+from omnipilot_slurm.script import assignments, conditions, decisions
+from omnipilot_slurm.script.decisions import UNDECIDED, Decision
 from omnipilot_slurm.script.words import Splice, Word, Words, unknown
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def arm(
     if tested is None:
         return UNDECIDED
     text, depends = tested
-    found = [conditions.matches(p, text, frame.source, frame.scope) for p in patterns]
+    found = [decisions.matches(p, text, frame.source, frame.scope) for p in patterns]
     if True in found:
         return Decision(truth=True, depends=depends)
     return UNDECIDED if None in found else Decision(truth=False, depends=depends)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 from omnipilot_slurm.script import assignments, branches, conditions, statements
 from omnipilot_slurm.script.budget import OverBudgetError
 from omnipilot_slurm.script.commands import echoed, heredoc, read_command
-from omnipilot_slurm.script.conditions import UNDECIDED, Decision
+from omnipilot_slurm.script.decisions import UNDECIDED, Decision
 from omnipilot_slurm.script.frame import Command, Frame
 from omnipilot_slurm.script.words import BLANK, Words, text_of
 
