@@ -1,6 +1,6 @@
 """The centre of a prediction: kernel and forest averaged, and how far to trust it.
 
-In: the values of both and the likenesses to measured rows. Out: `Centre`, and the columns that the
+In: the values of both and the density of measured rows. Out: `Centre`, and the columns that the
 boosted quantiles read beside the features. Called by the predictor and by train/fit.py, which
 gives it values out of fold.
 
@@ -40,20 +40,10 @@ def centre(
 ) -> Centre:
     """Blend values of shape (n_rows, n_targets), a share (n_targets,) in [0, 1] of the kernel's.
 
-    `density` is that of `density_of`.
+    `density` (n_rows, n_targets) is that of the kernel.
     """
     return Centre(
         value=shares * kernel + (1 - shares) * forest,
         gap=np.abs(kernel - forest),
         log_density=np.log(density + _NOTHING_NEAR),
     )
-
-
-def density_of(alike: FloatArray, has_target: FloatArray) -> FloatArray:
-    """Return how much was measured nearby: sum of likeness**4 over the rows with the target.
-
-    `alike` (n_rows, n_anchors), `has_target` (n_anchors, n_targets) of 0 and 1.
-    """
-    sharp = np.square(np.square(alike))
-    near: FloatArray = sharp @ has_target
-    return near

@@ -54,15 +54,10 @@ class Offsets:
     by_target: Mapping[str, Mapping[str, float]]
     n_cells: Mapping[str, Mapping[str, int]]
 
-    def of(self, target: str, groups: Sequence[Sequence[str]]) -> FloatArray:
-        """Return the offsets (n_rows,) for the groups of each row, infinity where none is."""
+    def of(self, target: str, groups: Sequence[str]) -> float:
+        """Return the offset for a row of these groups, infinity where none of them is known."""
         known = self.by_target[target]
-        return np.array(
-            [
-                next((known[group] for group in row if group in known), float("inf"))
-                for row in groups
-            ]
-        )
+        return next((known[group] for group in groups if group in known), float("inf"))
 
 
 def groups_of(load_mode: str, gpu: str) -> tuple[str, str, str]:

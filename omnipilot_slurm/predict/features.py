@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 #: labels with one column per known value; an unknown value has zeros in all of them
 ONE_HOT = ("family", "gpu", "precision")
 
-#: facts that enter as natural logarithms
-_LOGS = (
+#: what enters as a natural logarithm: facts of the row, of its load, and the estimates of physics
+_LOG_FACTS = (
     "params_b",
     "active_params_b",
     "layers",
@@ -47,12 +48,42 @@ _LOGS = (
     "peak_tflops",
     "link_gb_s",
 )
-#: facts that enter as they are
-_PLAIN = ("n_active_experts", "latent_kv", "expert_parallel", "vision", "mem_util")
-_WORK_TIMES = ("step_math_s", "step_kv_s", "step_weights_s", "prefill_math_s")
-_ESTIMATES = ("output_tok_s", "ttft_ms", "tpot_ms")
+_LOG_LOAD = (
+    "kv_pressure",
+    "rounds",
+    "running",
+    "step_math_s",
+    "step_kv_s",
+    "step_weights_s",
+    "prefill_math_s",
+)
+_LOG_ESTIMATES = ("output_tok_s", "ttft_ms", "tpot_ms")
+#: what enters as it is
+_FACTS = ("n_active_experts", "latent_kv", "expert_parallel", "vision", "mem_util")
+_DERIVED = (
+    "kv_heads_per_gpu",
+    "weight_bits",
+    "kv_fp8",
+    "weight_frac",
+    "prefill_passes",
+    "offline",
+    "saturated",
+    "engine_minor",
+    "engine_known",
+)
+#: the numeric columns, in order
+NUMERIC = (
+    *(f"log_{name}" for name in _LOG_FACTS),
+    "log_context",
+    *(f"log_{name}" for name in _LOG_LOAD),
+    "log_step_link_s",
+    *(f"log_roofline_{name}" for name in _LOG_ESTIMATES),
+    *_FACTS,
+    *_DERIVED,
+)
 _NO_LINK_S = 1e-6
-_KV_PRESSURE_RANGE = (-4.0, 3.0)
+_LOG_PRESSURE = NUMERIC.index("log_kv_pressure")
+_PRESSURE_RANGE = (-4.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,68 +120,42 @@ def features(rows: Table, columns: Columns, coefficients: Coefficients) -> Featu
     """
     load = work(rows)
     physics = roofline(rows, load, coefficients)
-    numeric = {**_facts(rows), **_load_facts(rows, load), **_engine(rows)}
-    numeric |= {f"log_{name}": np.log(getattr(load, name)) for name in _WORK_TIMES}
-    numeric["log_step_link_s"] = np.log(load.step_link_s + _NO_LINK_S)
-    numeric |= {f"log_roofline_{name}": np.log(getattr(physics, name)) for name in _ESTIMATES}
-    one_hot = [rows.labels[label][:, None] == np.array(columns.known[label]) for label in ONE_HOT]
-    matrix = np.hstack([np.column_stack([numeric[name] for name in NUMERIC]), *one_hot])
+    x = rows.numbers
+    positive = [
+        *(x[name] for name in _LOG_FACTS),
+        x["isl"] + x["osl"],
+        *(getattr(load, name) for name in _LOG_LOAD),
+        load.step_link_s + _NO_LINK_S,
+        *(getattr(physics, name) for name in _LOG_ESTIMATES),
+    ]
+    logs = np.log(np.stack(positive))
+    # beyond these ends a cache is simply roomy, or simply full
+    np.clip(logs[_LOG_PRESSURE], *_PRESSURE_RANGE, out=logs[_LOG_PRESSURE])
+    one_hot = [np.array(columns.known[label])[:, None] == rows.labels[label] for label in ONE_HOT]
+    plain = [*(x[name] for name in _FACTS), *_derived(rows, load)]
+    matrix = np.vstack([logs, np.stack(plain), *one_hot]).T
     return Features(matrix.astype(np.float32).astype(np.float64), physics, load)
 
 
-def _facts(rows: Table) -> dict[str, FloatArray]:
-    x = rows.numbers
-    found = {f"log_{name}": np.log(x[name]) for name in _LOGS}
-    found |= {name: x[name] for name in _PLAIN}
-    found["log_context"] = np.log(x["isl"] + x["osl"])
-    found["kv_heads_per_gpu"] = x["kv_heads"] / x["tensor_parallel"]
-    found["weight_bits"] = np.array([weight_bits(p) for p in rows.labels["precision"].tolist()])
-    found["kv_fp8"] = (rows.labels["kv_precision"] == "fp8").astype(np.float64)
-    return found
+def _derived(rows: Table, load: Work) -> tuple[FloatArray, ...]:
+    """Return the columns of _DERIVED, in its order."""
+    x, labels = rows.numbers, rows.labels
+    minors = np.array([engine_minor(version) for version in labels["engine_version"].tolist()])
+    return (
+        x["kv_heads"] / x["tensor_parallel"],
+        np.array([weight_bits(precision) for precision in labels["precision"].tolist()]),
+        (labels["kv_precision"] == "fp8").astype(np.float64),
+        load.weight_frac,
+        np.ceil(x["isl"] / x["max_num_batched_tokens"]),
+        (labels["load_mode"] == OFFLINE).astype(np.float64),
+        (labels["load_mode"] == SATURATED).astype(np.float64),
+        np.maximum(minors, 0.0),
+        (minors >= 0).astype(np.float64),
+    )
 
 
-def _load_facts(rows: Table, load: Work) -> dict[str, FloatArray]:
-    x, mode = rows.numbers, rows.labels["load_mode"]
-    return {
-        "log_kv_pressure": np.clip(np.log(load.kv_pressure), *_KV_PRESSURE_RANGE),
-        "log_rounds": np.log(load.rounds),
-        "log_running": np.log(load.running),
-        "weight_frac": load.weight_frac,
-        "prefill_passes": np.ceil(x["isl"] / x["max_num_batched_tokens"]),
-        "offline": (mode == OFFLINE).astype(np.float64),
-        "saturated": (mode == SATURATED).astype(np.float64),
-    }
-
-
-def _engine(rows: Table) -> dict[str, FloatArray]:
-    minors = np.array([engine_minor(v) for v in rows.labels["engine_version"].tolist()])
-    return {"engine_minor": np.maximum(minors, 0.0), "engine_known": (minors >= 0).astype(float)}
-
-
+@lru_cache(maxsize=1024)
 def engine_minor(version: str) -> float:
     """Return the minor number of a 0.x version of vLLM, -1 where it is unknown."""
     found = re.match(r"v?0\.(\d+)", version)
     return float(found.group(1)) if found else -1.0
-
-
-#: the numeric columns, in order
-NUMERIC = (
-    *(f"log_{name}" for name in _LOGS),
-    *_PLAIN,
-    "log_context",
-    "kv_heads_per_gpu",
-    "weight_bits",
-    "kv_fp8",
-    "log_kv_pressure",
-    "log_rounds",
-    "log_running",
-    "weight_frac",
-    "prefill_passes",
-    "offline",
-    "saturated",
-    "engine_minor",
-    "engine_known",
-    *(f"log_{name}" for name in _WORK_TIMES),
-    "log_step_link_s",
-    *(f"log_roofline_{name}" for name in _ESTIMATES),
-)

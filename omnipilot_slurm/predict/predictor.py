@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnipilot_slurm.predict import conformal
-from omnipilot_slurm.predict.blend import centre, density_of
+from omnipilot_slurm.predict.blend import centre
 from omnipilot_slurm.predict.features import features
 from omnipilot_slurm.predict.model import LEARNED, LEVELS
 from omnipilot_slurm.predict.rows import table
@@ -65,7 +65,6 @@ class Predictor:
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
-        self._has_target = (model.kernel.duals != 0).astype(np.float64)
 
     def predict(self, rows: Sequence[FeatureRow]) -> Predictions:
         """Return the bounds of every row."""
@@ -77,10 +76,10 @@ class Predictor:
         centres, quantiles, base = self.quantiles(facts)
         widen = np.where([each.tier == LOW for each in support], 2.0, 1.0)
         void = np.where([each.tier == OUT for each in support], np.nan, 1.0)
-        groups = calibration_groups(facts)
+        offsets = self._offsets(facts)
         learned = {}
         for i, target in enumerate(LEARNED):
-            q = self.model.offsets.of(target, groups)
+            q = offsets[:, i]
             mid = quantiles[:, i, 1]
             below = widen * np.maximum(mid - quantiles[:, i, 0] + q, 0.0)
             above = widen * np.maximum(quantiles[:, i, 2] + q - mid, 0.0)
@@ -89,6 +88,15 @@ class Predictor:
             learned[target] = Bounds(middle * np.exp(-below), middle, middle * np.exp(above))
         return Predictions({**learned, **derived(facts, learned)}, support)
 
+    def _offsets(self, rows: Table) -> FloatArray:
+        """Return the conformal offset of every row and learned target."""
+        groups = calibration_groups(rows)
+        of = {
+            names: [self.model.offsets.of(target, names) for target in LEARNED]
+            for names in set(groups)
+        }
+        return np.array([of[names] for names in groups])
+
     def quantiles(self, rows: Table) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return centres, sorted quantiles of what is left over them, and bases, before offsets.
 
@@ -96,13 +104,9 @@ class Predictor:
         """
         model = self.model
         found = features(rows, model.columns, model.coefficients)
-        alike = model.kernel.likeness(found.matrix)
-        middle = centre(
-            model.kernel.values(alike),
-            model.forest.predict(found.matrix),
-            density_of(alike, self._has_target),
-            model.kernel_shares,
-        )
+        near = model.kernel.smooth(found.matrix)
+        forest = model.forest.predict(found.matrix)
+        middle = centre(near.values, forest, near.density, model.kernel_shares)
         flat = model.bands.predict(middle.beside(found.matrix))
         left = np.sort(flat.reshape(len(rows), len(LEARNED), len(LEVELS)), axis=2)
         return middle.value, left, bases(rows, found.physics)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from omnipilot_slurm.records import Arm, Workload
 
 FloatArray = npt.NDArray[np.float64]
+Float32Array = npt.NDArray[np.float32]
+RealArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 TextArray = npt.NDArray[np.str_]

@@ -53,6 +53,7 @@ LOW_OCTAVES = {
 _ARCHITECTURE = ("layers", "hidden", "heads", "kv_heads", "vocab", "n_experts")
 _MODEL_HULL = ("params_b", "active_params_b", "layers", "hidden", "kv_elems")
 _GPU_HULL = ("mem_gib", "bandwidth_gb_s", "peak_tflops")
+_FACTS = (*_MODEL_HULL, *_GPU_HULL, "isl", "osl")
 #: octaves of prompt or output length to the nearest workload of the same architecture: half a step
 #: of the usual benchmark grids. Held-out workloads miss their intervals twice as often as held-out
 #: concurrencies of a known one (docs/model.md)
@@ -147,12 +148,13 @@ def _workloads(
 
 def _labels(rows: Table) -> dict[str, list[str]]:
     """Return the categorical axes of every row; an architecture is its sizes, whatever its name."""
-    sizes = zip(*(rows.numbers[fact].tolist() for fact in _ARCHITECTURE), strict=True)
+    sizes = list(zip(*(rows.numbers[fact].tolist() for fact in _ARCHITECTURE), strict=True))
+    written = {row: "/".join(f"{size:g}" for size in row) for row in set(sizes)}
     labels: dict[str, list[str]] = {
         name: rows.labels[name].tolist() for name in (*CATEGORIES, "vendor")
     }
     labels |= {name: rows.labels[name].tolist() for name in SOFT if name != "architecture"}
-    return labels | {"architecture": ["/".join(f"{size:g}" for size in row) for row in sizes]}
+    return labels | {"architecture": [written[row] for row in sizes]}
 
 
 def _often(values: Sequence[str], cells: Sequence[str]) -> frozenset[str]:
@@ -178,40 +180,63 @@ def _range(values: FloatArray) -> tuple[float, float]:
 
 def judge(rows: Table, envelope: Envelope) -> tuple[Support, ...]:
     """Return the support of every row."""
+    names = _labels(rows)
+    facts = {fact: rows.numbers[fact].tolist() for fact in _FACTS}
     numbers = {axis: np.log2(_number(rows, axis)).tolist() for axis in LOW_OCTAVES}
-    labels = _labels(rows)
-    used = (*_MODEL_HULL, *_GPU_HULL, "isl", "osl")
-    facts = {fact: rows.numbers[fact].tolist() for fact in used}
+    labels_of = [names[name] for name in (*CATEGORIES, *SOFT, "vendor")]
     judged = _Judge(envelope)
     return tuple(
-        judged.row(
-            {name: values[i] for name, values in labels.items()},
-            {axis: values[i] for axis, values in numbers.items()},
-            {fact: values[i] for fact, values in facts.items()},
+        judged.row(*row)
+        for row in zip(
+            zip(*labels_of, strict=True),
+            zip(*facts.values(), strict=True),
+            zip(*numbers.values(), strict=True),
+            strict=True,
         )
-        for i in range(len(rows))
     )
 
 
+_SUPPORTED = Support(IN, ())
+
+
 class _Judge:
-    """Judges rows one by one, remembering findings that rows of a decision share."""
+    """Judges rows one by one, remembering what rows of a decision share."""
 
     def __init__(self, envelope: Envelope) -> None:
         self.envelope = envelope
-        self.known: dict[tuple[str, str, float], Finding | None] = {}
+        self._of_names: dict[object, tuple[Finding, ...]] = {}
+        self._of_numbers: dict[object, tuple[Finding, ...]] = {}
+        self._of_number: dict[object, tuple[Finding, ...]] = {}
 
     def row(
-        self, labels: Mapping[str, str], numbers: Mapping[str, float], facts: Mapping[str, float]
+        self, names: tuple[str, ...], facts: tuple[float, ...], numbers: tuple[float, ...]
     ) -> Support:
-        findings = [
-            *self._new_names(labels, facts),
-            *self._never_together(labels),
-            *self._numbers(labels["gpu"], numbers),
-            *self._workload(labels["architecture"], facts["isl"], facts["osl"]),
-            *self._soft(labels),
-        ]
-        worst = max((finding.tier for finding in findings), key=_RANK.__getitem__, default=IN)
-        return Support(worst, tuple(findings))
+        """Judge one row: values of CATEGORIES, SOFT and vendor, of _FACTS, of LOW_OCTAVES."""
+        about = (names, facts)
+        findings = self._of_names.get(about)
+        if findings is None:
+            findings = self._of_names[about] = tuple(self._names(*about))
+        where = (names[0], numbers)
+        found = self._of_numbers.get(where)
+        if found is None:
+            found = self._of_numbers[where] = tuple(self._numbers(*where))
+        if not findings and not found:
+            return _SUPPORTED
+        findings += found
+        worst = max((finding.tier for finding in findings), key=_RANK.__getitem__)
+        return Support(worst, findings)
+
+    def _names(self, names: tuple[str, ...], facts: tuple[float, ...]) -> Iterator[Finding]:
+        labels = dict(zip((*CATEGORIES, *SOFT, "vendor"), names, strict=True))
+        fact = dict(zip(_FACTS, facts, strict=True))
+        yield from self._new_names(labels, fact)
+        yield from self._never_together(labels)
+        measured = self.envelope.workloads.get(labels["architecture"])
+        if measured is not None:
+            yield from _workload_finding(log2(fact["isl"]), log2(fact["osl"]), measured)
+        for axis in SOFT:
+            if labels[axis] and labels[axis] not in self.envelope.seen[axis]:
+                yield Finding(axis, LOW, f"{axis} {labels[axis]!r} was not measured")
 
     def _new_names(
         self, labels: Mapping[str, str], facts: Mapping[str, float]
@@ -223,12 +248,10 @@ class _Judge:
                 continue
             known = ", ".join(sorted(self.envelope.seen[axis]))
             hull = hull_of[axis]
-            outside = "it" if hull is None else _first_outside(facts, hull)
-            if outside is None:
-                note = f"{axis} {labels[axis]!r} was not measured, its size was; measured: {known}"
-                yield Finding(axis, LOW, note)
-            else:
-                yield Finding(axis, OUT, f"{axis} {labels[axis]!r} was not measured: {known} were")
+            is_near = hull is not None and _is_inside(facts, hull)
+            near = ", though what is alike was" if is_near else ""
+            note = f"{axis} {labels[axis]!r} was not measured{near}; measured were {known}"
+            yield Finding(axis, LOW if is_near else OUT, note)
 
     def _never_together(self, labels: Mapping[str, str]) -> Iterator[Finding]:
         old = [axis for axis in CATEGORIES if labels[axis] in self.envelope.seen[axis]]
@@ -240,71 +263,46 @@ class _Judge:
                     yield Finding(" x ".join(axes), LOW, f"{what} was never measured together")
                     return
 
-    def _numbers(self, gpu: str, numbers: Mapping[str, float]) -> Iterator[Finding]:
-        for axis, value in numbers.items():
-            key = (axis, gpu, value)
-            if key not in self.known:
+    def _numbers(self, gpu: str, numbers: tuple[float, ...]) -> Iterator[Finding]:
+        for axis, value in zip(LOW_OCTAVES, numbers, strict=True):
+            key = (gpu, axis, value)
+            if key not in self._of_number:
                 given = self.envelope.values[axis]
-                measured = given.get(gpu, given[_EVERY_GPU])
                 where = f" on {gpu}" if gpu in given else ""
-                self.known[key] = _finding(axis, value, measured, where)
-            found = self.known[key]
-            if found is not None:
-                yield found
-
-    def _workload(self, architecture: str, isl: float, osl: float) -> Iterator[Finding]:
-        measured = self.envelope.workloads.get(architecture)
-        if measured is None:
-            return
-        key = ("workload", architecture, isl + 1e-9 * osl)
-        if key not in self.known:
-            self.known[key] = _workload_finding(log2(isl), log2(osl), measured)
-        found = self.known[key]
-        if found is not None:
-            yield found
-
-    def _soft(self, labels: Mapping[str, str]) -> Iterator[Finding]:
-        for axis in SOFT:
-            if labels[axis] and labels[axis] not in self.envelope.seen[axis]:
-                yield Finding(axis, LOW, f"{axis} {labels[axis]!r} was not measured")
+                found = _finding(axis, value, given.get(gpu, given[_EVERY_GPU]), where)
+                self._of_number[key] = tuple(found)
+            yield from self._of_number[key]
 
 
-def _first_outside(
-    facts: Mapping[str, float], hull: Mapping[str, tuple[float, float]]
-) -> str | None:
-    """Return the first fact further than _HULL_OCTAVES from its measured range, None if none."""
-    for fact, (lowest, highest) in hull.items():
-        beyond = max(log2(lowest / facts[fact]), log2(facts[fact] / highest))
-        if beyond > _HULL_OCTAVES:
-            return fact
-    return None
+def _is_inside(facts: Mapping[str, float], hull: Mapping[str, tuple[float, float]]) -> bool:
+    """Tell whether every fact lies within _HULL_OCTAVES of its measured range."""
+    return all(
+        max(log2(lowest / facts[fact]), log2(facts[fact] / highest)) <= _HULL_OCTAVES
+        for fact, (lowest, highest) in hull.items()
+    )
 
 
-def _finding(axis: str, value: float, measured: Sequence[float], where: str) -> Finding | None:
-    """Return what is wrong with a number (log2), None where measured values are close."""
+def _finding(axis: str, value: float, measured: Sequence[float], where: str) -> Iterator[Finding]:
+    """Yield what is wrong with a number (log2): nothing where measured values are close."""
     at = bisect_left(measured, value)
     near = min(measured[max(at - 1, 0) : at + 1], key=lambda other: abs(other - value))
     distance = abs(value - near)
     inside = GAP_OCTAVES if measured[0] <= value <= measured[-1] else IN_OCTAVES
-    if distance <= inside:
-        return None
-    tier = LOW if distance <= LOW_OCTAVES[axis] else OUT
-    unit = "B parameters" if axis == "model_size" else ""
-    note = f"{axis} {2**value:.4g}{unit}{where}: the nearest measured is {2**near:.4g}"
-    return Finding(axis, tier, note)
+    if distance > inside:
+        tier = LOW if distance <= LOW_OCTAVES[axis] else OUT
+        unit = " billion parameters" if axis == "model_size" else ""
+        note = f"{axis} {2**value:.4g}{unit}{where}: the nearest measured is {2**near:.4g}"
+        yield Finding(axis, tier, note)
 
 
 def _workload_finding(
     prompt: float, output: float, measured: frozenset[tuple[float, float]]
-) -> Finding | None:
-    """Return what is wrong with a pair of lengths (log2) of one architecture."""
+) -> Iterator[Finding]:
+    """Yield what is wrong with a pair of lengths (log2) of one architecture."""
     near = min(measured, key=lambda other: max(abs(other[0] - prompt), abs(other[1] - output)))
-    if max(abs(near[0] - prompt), abs(near[1] - output)) <= _WORKLOAD_OCTAVES:
-        return None
-    asked, there = (
-        f"{2 ** lengths[0]:.0f} in and {2 ** lengths[1]:.0f} out"
-        for lengths in ((prompt, output), near)
-    )
-    return Finding(
-        "workload", LOW, f"this model was not measured near {asked}; the nearest is {there}"
-    )
+    if max(abs(near[0] - prompt), abs(near[1] - output)) > _WORKLOAD_OCTAVES:
+        asked, there = (
+            f"{2 ** pair[0]:.0f} in and {2 ** pair[1]:.0f} out" for pair in ((prompt, output), near)
+        )
+        note = f"this model was not measured near {asked}; the nearest is {there}"
+        yield Finding("workload", LOW, note)

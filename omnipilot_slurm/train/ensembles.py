@@ -31,7 +31,7 @@ MIN_ROWS = 50
 class Settings:
     """Sizes of the trees; `n_jobs` threads may be used."""
 
-    forest_trees: int = 20
+    forest_trees: int = 16
     forest_features: float = 0.6
     band_trees: int = 40
     band_leaves: int = 6

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnipilot_slurm.predict.trees import LEAF, Trees
+from omnipilot_slurm.predict.trees import Trees
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         HistGradientBoostingRegressor,
     )
 
-    from omnipilot_slurm.predict.rows import FloatArray, IntArray
+    from omnipilot_slurm.predict.rows import Float32Array, FloatArray, IntArray
+
+LEAF = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,44 +91,63 @@ def boosted(model: HistGradientBoostingRegressor) -> Packable:
 
 def pack(models: Sequence[Packable]) -> Trees:
     """Lay out the trees of several models, children of a node side by side."""
-    parts: list[tuple[IntArray, FloatArray, IntArray, FloatArray]] = []
+    parts: list[_Part] = []
     roots: list[int] = []
     starts: list[int] = []
     n_nodes = 0
     for model in models:
         starts.append(len(roots))
         for tree in model.trees:
-            part = _adjacent(tree)
             roots.append(n_nodes)
-            parts.append((*part[:2], part[2] + n_nodes, part[3]))
-            n_nodes += len(part[0])
-    columns, thresholds, children, values = zip(*parts, strict=True)
+            parts.append(_adjacent(tree, n_nodes))
+            n_nodes += len(tree.column)
     return Trees(
-        column=np.concatenate(columns).astype(np.int64),
-        threshold=np.concatenate(thresholds),
-        child=np.concatenate(children),
-        value=np.concatenate(values),
+        column=np.concatenate([part.column for part in parts]),
+        threshold=_not_above(np.concatenate([part.threshold for part in parts])),
+        child=np.concatenate([part.child for part in parts]),
+        value=np.concatenate([part.value for part in parts]),
         roots=np.array(roots),
         starts=np.array(starts),
         factors=np.array([model.factor for model in models]),
         offsets=np.array([model.offset for model in models]),
+        common_levels=int(np.median(np.concatenate([part.leaf_depths for part in parts]))),
     )
 
 
-def _adjacent(tree: _Tree) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
-    """Renumber the nodes breadth first, so that a right child follows its left sibling."""
-    order = [0]
-    for node in order:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One tree in packed order; `leaf_depths` are the levels above each leaf."""
+
+    column: IntArray
+    threshold: FloatArray
+    child: IntArray
+    value: FloatArray
+    leaf_depths: IntArray
+
+
+def _adjacent(tree: _Tree, first: int) -> _Part:
+    """Renumber the nodes breadth first from `first`, so that siblings are neighbours."""
+    order, depths = [0], [0]
+    for node, depth in zip(order, depths, strict=False):
         if tree.column[node] != LEAF:
             order += [int(tree.left[node]), int(tree.right[node])]
+            depths += [depth + 1, depth + 1]
     old = np.array(order)
     new = np.empty(len(old), dtype=np.int64)
     new[old] = np.arange(len(old))
     inner = tree.column[old] != LEAF
-    child = np.where(inner, new[np.where(inner, tree.left[old], 0)], 0)
-    return (
-        tree.column[old],
-        np.where(inner, tree.threshold[old], 0.0),
-        child,
-        np.where(inner, 0.0, tree.value[old]),
+    return _Part(
+        column=np.where(inner, tree.column[old], 0).astype(np.int64),
+        threshold=np.where(inner, tree.threshold[old], np.inf),
+        child=np.where(inner, new[tree.left[old]], np.arange(len(old))) + first,
+        value=np.where(inner, 0.0, tree.value[old]),
+        leaf_depths=np.array(depths)[~inner],
     )
+
+
+def _not_above(thresholds: FloatArray) -> Float32Array:
+    """Return the largest 32-bit number not above each: x <= it where x <= the threshold."""
+    rounded = thresholds.astype(np.float32)
+    above = rounded.astype(np.float64) > thresholds
+    lower: Float32Array = np.nextafter(rounded, np.float32(-np.inf))
+    return np.where(above, lower, rounded)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnipilot_slurm.predict.blend import density_of
 from omnipilot_slurm.predict.features import ONE_HOT
-from omnipilot_slurm.predict.kernel import Kernel, likeness
+from omnipilot_slurm.predict.kernel import Kernel, density_of, facing, likeness, looking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,8 +97,9 @@ def fit_kernel(
     vendors than NVIDIA.
     """
     used, factors = scales(names, LENGTHS)
-    anchors = matrix[:, used] * factors
-    alike = likeness(anchors, anchors)
+    origin = matrix[:, used].mean(axis=0)
+    anchors = (matrix[:, used] - origin) * factors
+    alike = likeness(looking(anchors), facing(anchors)).astype(np.float64)
     noise = np.where(foreign, _FOREIGN * _NOISE, _NOISE)
     seen = np.isfinite(z)
     duals, out, means = np.zeros(z.shape), np.full(z.shape, np.nan), np.zeros(z.shape[1])
@@ -114,8 +114,16 @@ def fit_kernel(
         duals[rows, target] = part.duals
         out[rows, target] = z[rows, target] - part.missed
     strangers = alike * (folds[:, None] != folds)
-    kernel = Kernel(used, factors, anchors, duals, means)
-    return KernelFit(kernel, out, density_of(strangers, seen.astype(np.float64)))
+    kernel = Kernel(
+        used,
+        origin,
+        factors,
+        facing(anchors).astype(np.float32),
+        duals.astype(np.float32),
+        means,
+    )
+    density = density_of(strangers, seen.astype(np.float64)).astype(np.float64)
+    return KernelFit(kernel, out, density)
 
 
 @dataclass(frozen=True, slots=True)

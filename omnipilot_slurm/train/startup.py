@@ -37,6 +37,7 @@ _BYTES = 2.0
 #: a coefficient's name -> how much wider than its range it is at least, on either side
 _LEAST = {
     "weights_frac": 0.01,
+    "plain_weights_frac": 0.005,
     "sampler_bytes": 1.0,
     "activation_frac": 0.1,
     "non_torch_gib": 0.15,
@@ -131,8 +132,12 @@ def fit(
         )
         for era, held in prior.eras.items()
     }
-    weights = widened(implied["weights_frac"], _LEAST["weights_frac"], prior.weights_frac)
-    return replace(prior, weights_frac=weights, eras=eras), counts
+    weights = {
+        name: widened(implied[name], _LEAST[name], getattr(prior, name))
+        for name in _LEAST.keys() & set(COMMON)
+        if implied.get(name)
+    }
+    return replace(prior, **weights, eras=eras), counts
 
 
 def widened(values: Sequence[float], least: float, held: Interval) -> Interval:
@@ -154,7 +159,8 @@ def _implied(figure: Figure, model: ModelFacts, prior: StartupCoefficients) -> d
     era = _era(figure, model)
     held, found = prior.eras[era], {}
     if "weights" in figure.fits:
-        found["weights_frac"] = figure.weights_gib / _computed_weights(model, figure)
+        name = "weights_frac" if model.quantization or model.experts else "plain_weights_frac"
+        found[name] = figure.weights_gib / _computed_weights(model, figure)
     if "activation" in figure.fits:
         found |= {f"{era}.{k}": v for k, v in _activation(figure, model, held, prior).items()}
     if "non_torch" in figure.fits:
