@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from omnipilot_slurm.script import branches
 from omnipilot_slurm.script.scope import ARGUMENTS, Scope
 from omnipilot_slurm.script.words import (
-    BLANK,
     EMPTY,
     MAX_WORDS,
     Splice,
     Value,
     Word,
     Words,
+    loosened,
     shown,
     text_of,
     texts_of,
@@ -66,7 +66,7 @@ def _value(node: Node | None, frame: Frame) -> Word | Words:
     items = [child for child in node.named_children if child.type != "comment"]
     if any(frame.text(child).startswith("[") for child in items):
         return [Splice()]
-    words = [word for child in items for word in frame.words(child) if word != BLANK]
+    words = loosened([word for child in items for word in frame.words(child)])
     return words if len(words) <= MAX_WORDS else [Splice()]
 
 
@@ -123,8 +123,7 @@ def forget_changed(text: str, scope: Scope) -> None:
 def _set_arguments(words: Words, scope: Scope) -> None:
     texts = [text_of(word) for word in words]
     if "--" in texts:
-        behind = words[texts.index("--") + 1 :]
-        scope.args = [word for word in behind if word != BLANK]
+        scope.args = words[texts.index("--") + 1 :]
 
 
 def _shift(words: Words, scope: Scope) -> None:

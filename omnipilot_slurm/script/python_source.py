@@ -25,6 +25,10 @@ _SERVER: Final = re.compile(
     r"vllm\.entrypoints|AsyncLLMEngine|AsyncEngineArgs|AsyncLLM\b|build_app\(|run_server\("
     r"|[\"']vllm[\"']\s*,\s*[\"']serve[\"']|vllm serve"
 )
+#: nesting that nobody writes; CPython's parser recurses for each, and a small stack overflows
+_DEEP: Final = re.compile(
+    r"(?:[-+~(\[{]\s*){64}|(?:\b(?:not\b|await\b|lambda\s*+\w*+\s*+:)\s*){64}"
+)
 _LLM_CALL: Final = re.compile(r"\bLLM\s*\(")
 _MODULES: Final = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 
@@ -84,7 +88,7 @@ def offline_engine(source: str) -> Offline | None:
 
 
 def _parsed(source: str) -> ast.Module | None:
-    if len(source) > _MAX_CHARS:
+    if len(source) > _MAX_CHARS or _DEEP.search(source):
         return None
     try:
         with warnings.catch_warnings():

@@ -19,7 +19,6 @@ from omnipilot_slurm.script.source import Source
 from omnipilot_slurm.script.unwrapped import SHELLS
 from omnipilot_slurm.script.walk import Walker
 from omnipilot_slurm.script.words import (
-    BLANK,
     How,
     Splice,
     Word,
@@ -116,12 +115,14 @@ class Reader:
         """Walk a text that a shell is told to run."""
         if unwrapped.evaluated and _is_output(word):
             # `eval "$(conda shell.bash hook)"`: what a tool prints sets the shell up
+            if programs.could_serve(command.raw):
+                self.notes.kinds.append(Kind.OPAQUE)
             return
         source = Source(bounded(word.segments), end=self._inner_end(word))
         scope = command.scope
         if unwrapped.names[-1:] != ["eval"]:
             scope = scope.branch()
-            scope.args = [word for word in unwrapped.shell_args if word != BLANK]
+            scope.args = unwrapped.shell_args
         is_evaluated = command.context.evaluated or unwrapped.evaluated
         context = command.context._replace(evaluated=is_evaluated)
         self._nested(Frame(source, scope, context, command.stdin), unwrapped)
@@ -136,7 +137,7 @@ class Reader:
         if command.stdin is None:
             return
         scope = command.scope.branch()
-        scope.args = [word for word in unwrapped.shell_args if word != BLANK]
+        scope.args = unwrapped.shell_args
         self._nested(Frame(command.stdin, scope, command.context), unwrapped)
 
     def _nested(self, frame: Frame, unwrapped: Unwrapped) -> None:

@@ -22,6 +22,7 @@ from omnipilot_slurm.script.words import (
     Word,
     Words,
     bounded,
+    loosened,
     unknown,
 )
 
@@ -91,7 +92,7 @@ class Scope:
 
     @args.setter
     def args(self, words: Words) -> None:
-        self.variables[ARGUMENTS] = words
+        self.variables[ARGUMENTS] = loosened(words)
 
     def value(self, name: str, index: str | None = None) -> tuple[Segment, ...] | None:
         """Return a parameter's value, None when it is not set as far as can be told."""

@@ -15,7 +15,7 @@ from omnipilot_slurm.script.budget import OverBudgetError
 from omnipilot_slurm.script.commands import echoed, heredoc, read_command
 from omnipilot_slurm.script.decisions import UNDECIDED, Decision
 from omnipilot_slurm.script.frame import Command, Frame
-from omnipilot_slurm.script.words import BLANK, Words, text_of
+from omnipilot_slurm.script.words import Words, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -131,7 +131,7 @@ class Walker:
         scope = frame.scope
         source, body = scope.functions[name]
         outer = scope.args, scope.in_function
-        scope.args = [word for word in args if word != BLANK]
+        scope.args = args
         scope.in_function = True
         marked = frame.marked(parameters=frame.context.parameters or bool(args))
         self._n_calls += 1

@@ -101,6 +101,13 @@ class Word(NamedTuple):
                 break
         return tail or None
 
+    @property
+    def loosened(self) -> Word | Splice:
+        """The word, or what it may become where it holds unquoted text that is not known."""
+        if all(segment.text is not None or not segment.splits for segment in self.segments):
+            return self
+        return Splice(self.depends, fixed=False)
+
     def part(self, offset: int) -> Word:
         """Return what stands from character `offset` on (offset counted in known text)."""
         segments, position = [], 0
@@ -183,6 +190,11 @@ def bounded(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     if few and sum(len(s.text) for s in segments if s.text is not None) <= MAX_CHARS:
         return segments
     return (unknown(fixed=False),)
+
+
+def loosened(words: Words) -> Words:
+    """Return words to be counted: unquoted text that is not known may be any number of them."""
+    return [word.loosened if isinstance(word, Word) else word for word in words if word != BLANK]
 
 
 def text_of(word: Word | Splice) -> str | None:

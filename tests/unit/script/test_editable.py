@@ -129,6 +129,8 @@ REFUSED = {
         "devices in a container": f"apptainer exec --nv --env CUDA_VISIBLE_DEVICES=0 i.sif {SERVE}",
         "devices for a container": f"export SINGULARITYENV_HIP_VISIBLE_DEVICES=0\n{SERVE}",
         "in docker": "docker run -e CUDA_VISIBLE_DEVICES=0 vllm/vllm-openai --model M/x -tp 2",
+        "devices for docker": "docker run --gpus device=0 vllm/vllm-openai --model M/x -tp 2",
+        "devices in a list": f"export CUDA_VISIBLE_DEVICES=(0 1)\n{SERVE}",
         "devices that are computed": f"export CUDA_VISIBLE_DEVICES=$(pick)\n{SERVE}",
         "devices without a server yet": f"CUDA_VISIBLE_DEVICES=1 python embed.py &\n{SERVE}",
     },

@@ -31,6 +31,10 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         'ENTRY="-m vllm.entrypoints.openai.api_server"\npython $ENTRY --model M/x -tp 2',
         {"form": API, "tp": 2},
     ),
+    "module behind options": (
+        "python -W ignore -m vllm.entrypoints.openai.api_server --model M/x -tp 2",
+        {"form": API, "tp": 2},
+    ),
     "file of the module": (
         "python /opt/vllm/vllm/entrypoints/openai/api_server.py --model M/x",
         {"form": API},
@@ -109,6 +113,13 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "bash -lc": ("srun bash -lc 'set -e\nvllm serve M/x \\\n  -tp 2 \\\n  --port 1'", {"tp": 2}),
     "bash -c with arguments": (
         "bash -c 'vllm serve \"$1\" -tp $2' _ M/x 2",
+        {"tp": 2, "editable": "yes"},
+    ),
+    "bash with options": (f'bash $OPTIONS --norc -c -- "{SERVE}"', {"tp": 2}),
+    "bash -s": (f"bash -s -- a b <<E\n{SERVE}\nE", {"tp": 2, "editable": "yes"}),
+    "group with a heredoc": (f"{{ {SERVE}; }} > log <<E\nx\nE", {"tp": 2, "editable": "yes"}),
+    "behind a loop over a heredoc": (
+        f"while read x; do echo $x; done <<E\nx\nE\n{SERVE}",
         {"tp": 2, "editable": "yes"},
     ),
     "bash -c in bash -c": ("srun bash -c \"bash -c 'vllm serve M/x -tp 2'\"", {"tp": 2}),
