@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.script import assignments
+from omnipilot_slurm.script import assignments, expand, outputs
 from omnipilot_slurm.script.frame import Command
 from omnipilot_slurm.script.source import Source
 from omnipilot_slurm.script.words import (
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _OUTPUTS: Final = frozenset({">", ">>", "&>", "&>>", ">|"})
 _ESCAPED_BLANK: Final = re.compile(rb"[ \t]*\\[ \t]")
-_QUOTES: Final = "'\"\\"
 
 
 @dataclass(slots=True)
@@ -143,13 +142,8 @@ def _line_start(node: Node, source: Source) -> int:
 
 def heredoc(node: Node, frame: Frame) -> Source | None:
     """Return the text of a heredoc: as it stands behind a quoted delimiter, else expanded."""
-    start = next((child for child in node.children if child.type == "heredoc_start"), None)
-    body = next((child for child in node.children if child.type == "heredoc_body"), None)
-    if start is None or body is None:
-        return None
-    if any(mark in frame.text(start) for mark in _QUOTES):
-        return Source(frame.source.literal(body.start_byte, body.end_byte))
-    return Source(frame.word(body).segments)
+    segments = outputs.heredoc_segments(node, frame.source, frame.scope, expand.word_of)
+    return None if segments is None else Source(segments)
 
 
 def echoed(node: Node, frame: Frame) -> Source | None:

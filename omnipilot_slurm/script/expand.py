@@ -196,7 +196,7 @@ def _segments(node: Node, source: Source, scope: Scope, *, quoted: bool) -> tupl
         case "simple_expansion" | "expansion":
             return _parameter(node, source, scope, quoted=quoted)
         case "command_substitution":
-            return (outputs.of_command(node, source, scope, quoted=quoted, word=word_of),)
+            return outputs.of_command(node, source, scope, quoted=quoted, word=word_of)
         case "arithmetic_expansion":
             numbers = Numbers(scope)
             return (numbers.segment(numbers.evaluated(expression_of(node, source, scope))),)

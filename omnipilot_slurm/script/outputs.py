@@ -1,7 +1,7 @@
 """What `$(...)` and `$((...))` print, where the script alone tells it.
 
-In: the node of a substitution. Out: one segment, unknown for most. The job's number of GPUs is told
-in many ways, and is known from the request. Called by expand.
+In: the node of a substitution. Out: segments, unknown for most. The job's number of GPUs is told in
+many ways, and is known from the request. Called by expand; commands reads here-documents with it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _DEVICE_COUNT: Final = re.compile(
     rf"""|{_NUMBER_OF_FIELDS}\s*<<<\s*{_DEVICES}$"""
 )
 
+_ECHO_OPTION: Final = re.compile(r"-[neE]+")
+_QUOTES: Final = b"'\"\\"
 _SPACE: Final = Segment(" ")
 _MOST_WORDS: Final = 32
 
@@ -47,15 +49,15 @@ _MOST_WORDS: Final = 32
 WordOf = Callable[["Node", "Source", "Scope"], Word]
 
 
-def of_command(node: Node, source: Source, scope: Scope, *, quoted: bool, word: WordOf) -> Segment:
+def of_command(
+    node: Node, source: Source, scope: Scope, *, quoted: bool, word: WordOf
+) -> tuple[Segment, ...]:
     """Return what `$(...)` prints; the walker follows the commands in it later."""
     scope.substitutions.append((node, source))
-    text = decode(source.data[node.start_byte : node.end_byte])
-    text = text.strip("`").removeprefix("$(").removesuffix(")").strip()
-    if _counts_gpus(text, scope):
-        return Segment(scope.slurm["SLURM_GPUS_ON_NODE"], how=How.COMPUTED, follows=True)
     printed = _printed(node, source, scope, word)
-    return printed or unknown(how=How.COMPUTED, splits=not quoted)
+    if printed is None:
+        return (unknown(how=How.COMPUTED, splits=not quoted),)
+    return tuple(segment._replace(splits=not quoted) for segment in printed)
 
 
 def _counts_gpus(text: str, scope: Scope) -> bool:
@@ -64,29 +66,65 @@ def _counts_gpus(text: str, scope: Scope) -> bool:
     return any(p.match(text) for p in (_GPU_COUNT, _TORCH_COUNT, _DEVICE_COUNT))
 
 
-def _printed(node: Node, source: Source, scope: Scope, word: WordOf) -> Segment | None:
-    """Return the text of `$(echo WORD)` and `$(expr A + B)`, None for other commands."""
-    command = node.named_children[0] if node.named_child_count == 1 else None
-    name = None if command is None else command.child_by_field_name("name")
-    if command is None or name is None or command.child_count > _MOST_WORDS:
+def _printed(node: Node, source: Source, scope: Scope, word: WordOf) -> tuple[Segment, ...] | None:
+    """Return the text that the script alone tells, None for most commands."""
+    text = decode(source.data[node.start_byte : node.end_byte])
+    text = text.strip("`").removeprefix("$(").removesuffix(")").strip()
+    if _counts_gpus(text, scope):
+        return (Segment(scope.slurm["SLURM_GPUS_ON_NODE"], how=How.COMPUTED, follows=True),)
+    only = node.named_children[0] if node.named_child_count == 1 else None
+    if only is None or only.child_count > _MOST_WORDS:
         return None
-    program = source.data[name.start_byte : name.end_byte]
-    arguments = command.named_children[1:]
-    if program == b"echo" and len(arguments) == 1:
-        return _echoed(word(arguments[0], source, scope))
+    if only.type == "redirected_statement":
+        return _copied(only, source, scope, word)
+    name = only.child_by_field_name("name") if only.type == "command" else None
+    program = b"" if name is None else source.data[name.start_byte : name.end_byte]
+    if program not in (b"echo", b"expr"):
+        return None
+    words = [word(child, source, scope) for child in only.named_children[1:]]
     if program == b"expr":
-        pieces = [
-            piece for node in arguments for piece in (*word(node, source, scope).segments, _SPACE)
-        ]
         numbers = Numbers(scope)
-        return numbers.segment(numbers.evaluated(Word(tuple(pieces))))
-    return None
+        pieces = (piece for argument in words for piece in (*argument.segments, _SPACE))
+        return (numbers.segment(numbers.evaluated(Word(tuple(pieces)))),)
+    return _echoed(words[0]) if len(words) == 1 else None
 
 
-def _echoed(word: Word) -> Segment | None:
+def _copied(node: Node, source: Source, scope: Scope, word: WordOf) -> tuple[Segment, ...] | None:
+    """Return the here-document of `$(cat <<EOF ...)`, without the end of its last line."""
+    body = node.child_by_field_name("body")
+    here = node.named_children[-1]
+    if body is None or source.data[body.start_byte : body.end_byte] != b"cat":
+        return None
+    if node.named_child_count != len(("cat", "<<EOF")) or here.type != "heredoc_redirect":
+        return None
+    found = heredoc_segments(here, source, scope, word)
+    if not found or any(child.type == "pipeline" for child in here.named_children):
+        return None
+    *ahead, last = found
+    text = last.text
+    return (*ahead, last if text is None else last._replace(text=text.rstrip("\n")))
+
+
+def heredoc_segments(
+    node: Node, source: Source, scope: Scope, word: WordOf
+) -> tuple[Segment, ...] | None:
+    """Return a here-document's text: as it stands behind a quoted delimiter, else expanded."""
+    start = next((child for child in node.children if child.type == "heredoc_start"), None)
+    body = next((child for child in node.children if child.type == "heredoc_body"), None)
+    if start is None or body is None:
+        return None
+    delimiter = source.data[start.start_byte : start.end_byte]
+    if any(mark in delimiter for mark in _QUOTES):
+        return source.literal(body.start_byte, body.end_byte)
+    return word(body, source, scope).segments
+
+
+def _echoed(word: Word) -> tuple[Segment, ...] | None:
     text = word.text
-    if text is None or text.startswith("-"):
+    if text is None or _ECHO_OPTION.fullmatch(text):
         return None
     how = max((How.COMPUTED, *(segment.how for segment in word.segments)))
     follows = any(segment.follows for segment in word.segments)
-    return Segment(text.strip(), how=how, depends=word.depends, fixed=word.fixed, follows=follows)
+    return (
+        Segment(text.strip(), how=how, depends=word.depends, fixed=word.fixed, follows=follows),
+    )

@@ -114,9 +114,7 @@ class Reader:
     def run_text(self, word: Word, unwrapped: Unwrapped, command: Command) -> None:
         """Walk a text that a shell is told to run."""
         if unwrapped.evaluated and _is_output(word):
-            # `eval "$(conda shell.bash hook)"`: what a tool prints sets the shell up
-            if programs.could_serve(command.raw):
-                self.notes.kinds.append(Kind.OPAQUE)
+            self._run_output(command)
             return
         source = Source(bounded(word.segments), end=self._inner_end(word))
         scope = command.scope
@@ -126,6 +124,13 @@ class Reader:
         is_evaluated = command.context.evaluated or unwrapped.evaluated
         context = command.context._replace(evaluated=is_evaluated)
         self._nested(Frame(source, scope, context, command.stdin), unwrapped)
+
+    def _run_output(self, command: Command) -> None:
+        """Note a shell that runs what a program prints: it may be a server."""
+        # `eval "$(conda shell.bash hook)"` sets the shell up, `sh -c "$(curl ...)"` installs
+        is_direct = "$(" in command.raw or "`" in command.raw
+        if not is_direct or programs.could_serve(command.raw):
+            self.notes.kinds.append(Kind.OPAQUE)
 
     def _inner_end(self, word: Word) -> int | None:
         """Return the byte of the quote that closes a word, where text may be inserted."""

@@ -134,6 +134,10 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "script": (f'script -qc "{SERVE}" log', {"tp": 2}),
     "eval": (f'CMD="{SERVE}"\neval "$CMD"', {"tp": 2, "editable": "no", "edit": None}),
     "a string as the command": (f'CMD="{SERVE}"\n$CMD &', {"tp": 2, "editable": "yes"}),
+    "a heredoc for bash -c": (
+        f'S=$(cat <<E\ncd /x\n{SERVE}\nE\n)\nbash -c "$S"',
+        {"tp": 2, "editable": "no"},
+    ),
     "a string for bash -c": (f'CMD="{SERVE}"\nbash -c "$CMD"', {"tp": 2, "editable": "no"}),
     "arguments of set": (f'set -- {SERVE}\n"$@"', {"tp": 2, "editable": "yes"}),
     "array as the command": (f'C=({SERVE})\n"${{C[@]}}" &', {"tp": 2, "editable": "yes"}),

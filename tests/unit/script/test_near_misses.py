@@ -81,6 +81,8 @@ UNCLEAR = {
     "container with a script": "srun apptainer exec $SIF ./process.sh M # vllm",
     "text from a file": 'bash -c "$(cat vllm_serve.txt)"',
     "text in a variable": "bash -c $CMD # vllm",
+    "text of a program": 'S=$(make_command)\nbash -c "$S" # vllm',
+    "text that is read": 'read -r -d "" S <<E\nvllm serve M/x\nE\nbash -c "$S"',
     "image with words that are not seen": 'apptainer run vllm-openai.sif "$1" --port 1',
     "job of ray": "ray job submit --working-dir . -- python serve.py --vllm",
     "python with options": "python -X dev -u server.py --vllm",

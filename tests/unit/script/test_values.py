@@ -132,6 +132,13 @@ GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
     "a value glued to what is not known": ('vllm serve M/x -tp 2"$(x)"', {"tp": None}),
     "calculated with expr": ("vllm serve M/x -tp $(expr 1 + 1)", {"tp": 2, "editable": "no"}),
     "echoed": ("TP=$(echo 2)\n" + SERVE, {"tp": 2, "tp_source": "computed", "editable": "no"}),
+    "a text of a heredoc": ("O=$(cat <<E\n--port 1\n-tp 2\nE\n)\nvllm serve M/x $O", VARIABLE),
+    "a quoted text of a heredoc": ("O=$(cat <<'E'\n-tp $N\nE\n)\nvllm serve M/x $O", {"tp": None}),
+    "a heredoc that is changed": (
+        "O=$(cat <<E | tr 4 2\n-tp 4\nE\n)\nvllm serve M/x $O",
+        {"tp": None},
+    ),
+    "words that are echoed": ('O="-tp 2"\nvllm serve M/x $(echo "$O")', {"tp": 2}),
     "printed by a program": ("TP=$(cat tp)\n" + SERVE, {"tp": None, "tp_source": "computed"}),
 }
 
