@@ -48,7 +48,8 @@ def decide() -> Callable[[Submission], object]:
     """Return the daemon's decider on the example cluster, in enforce mode."""
     path = shipped_path("etc", "cluster-example.yaml")
     snapshot = load_snapshot(path.read_bytes(), file=str(path))
-    site = read_files([]).site(snapshot, FolderLookup(roots=[]))
+    files = read_files([])
+    site = files.site(snapshot, FolderLookup(roots=[]), files.experience())
     return decider(replace(site, policy=replace(site.policy, mode=Mode.ENFORCE)))
 
 

@@ -14,10 +14,17 @@ from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
+from omnipilot_slurm.decide.success import LaunchCounts, LaunchPriors, launch_priors
+from omnipilot_slurm.decide.wait_history import QueueWaits, WaitHistory, queue_waits
 from omnipilot_slurm.errors import CatalogError, ConfigError, Fault, near_names
-from omnipilot_slurm.resources import read_layers
+from omnipilot_slurm.predict import artifact
+from omnipilot_slurm.predict.live import ArmPredictor
+from omnipilot_slurm.predict.predictor import Predictor
+from omnipilot_slurm.priors_file import load_priors
+from omnipilot_slurm.resources import read_layers, shipped_path
 from omnipilot_slurm.settings import SettingsFile, load_settings
 from omnipilot_slurm.startup_file import load_startup
+from omnipilot_slurm.utility_file import load_utility
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,11 +32,20 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.catalog.local import Folders
     from omnipilot_slurm.cluster_facts import Snapshot
+    from omnipilot_slurm.decide.assumed import Assumed
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Models
-    from omnipilot_slurm.site_settings import GpuMap
+    from omnipilot_slurm.site_settings import GpuMap, UtilitySettings
     from omnipilot_slurm.strict_yaml import Layer
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experience:
+    """What is known of launches and queue waits: assumed, and corrected by the site's own jobs."""
+
+    launches: LaunchPriors
+    waits: QueueWaits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +55,20 @@ class SiteFiles:
     settings_file: SettingsFile
     catalog: Catalog
     startup: StartupCoefficients
+    predictor: ArmPredictor | None
+    utility: UtilitySettings
+    assumed: Assumed
 
-    def site(self, snapshot: Snapshot, folders: Folders) -> Site:
+    def experience(
+        self, launches: LaunchCounts | None = None, waits: WaitHistory | None = None
+    ) -> Experience:
+        """Return what the site's own jobs make of what is assumed of launches and waits."""
+        return Experience(
+            launches=launch_priors(self.assumed.launch, launches or LaunchCounts()),
+            waits=queue_waits(self.assumed.wait, waits or WaitHistory()),
+        )
+
+    def site(self, snapshot: Snapshot, folders: Folders, experience: Experience) -> Site:
         """Return the site with the cluster as it is; `folders` looks models up by their path."""
         settings = self.settings_file.settings
         return Site(
@@ -48,6 +76,10 @@ class SiteFiles:
             pools=self.pools(snapshot),
             models=models_of(self.catalog, folders),
             startup=self.startup,
+            predictor=self.predictor,
+            launches=experience.launches,
+            waits=experience.waits,
+            utility=self.utility,
             policy=settings.policy,
             workload=settings.workload,
             vllm=settings.vllm,
@@ -93,7 +125,22 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
         settings_file=settings_file,
         catalog=catalog,
         startup=load_startup(folders),
+        predictor=_shipped_predictor(),
+        utility=load_utility(folders),
+        assumed=load_priors(folders),
     )
+
+
+def _shipped_predictor() -> ArmPredictor | None:
+    """Return the shipped cost model, None in a package that has none.
+
+    Raises: ArtifactError for one that must not be used.
+    """
+    folder = shipped_path("etc", "artifact")
+    if not folder.is_dir():
+        return None
+    model, _ = artifact.read(folder)
+    return ArmPredictor(Predictor(model))
 
 
 def unknown_gpus(settings_file: SettingsFile, gpu_ids: Collection[str]) -> list[Fault]:

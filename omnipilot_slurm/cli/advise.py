@@ -70,7 +70,7 @@ def advise(  # noqa: PLR0917 (one parameter for each option)
     snapshot, said = _snapshot(cluster, files)
     # what this user may read may be read for this user
     folders_read = FolderLookup(roots=[Path("/")], public_only=False)
-    site = files.site(snapshot, PatientFolders(folders_read, _FOLDER_S))
+    site = files.site(snapshot, PatientFolders(folders_read, _FOLDER_S), files.experience())
     script = job.read_bytes()
     environment = {**_inherited(script), **parse_variables(variables)}
     submission, _ = directives.submission_of(script, args=args, environment=environment)

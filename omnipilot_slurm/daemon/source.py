@@ -7,6 +7,7 @@ read. Called by the loading thread only, so that it may take its time.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +21,12 @@ from omnipilot_slurm.daemon.publish import effective
 from omnipilot_slurm.daemon.state import Decider, Loaded
 from omnipilot_slurm.decide.decision import decide
 from omnipilot_slurm.decide.outcome import outcome_of
-from omnipilot_slurm.errors import SlurmError
+from omnipilot_slurm.errors import SlurmError, StoreError
 from omnipilot_slurm.records import Submission
 from omnipilot_slurm.settings import FILE
-from omnipilot_slurm.site_files import SiteFiles, read_files
+from omnipilot_slurm.site_files import Experience, SiteFiles, read_files
+from omnipilot_slurm.store.database import open_for_reading
+from omnipilot_slurm.store.site_tables import launch_counts, wait_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +44,7 @@ _FIRST_QUESTIONS: Final = tuple(
 )
 #: processor time for reading one script; over it the script is not told apart
 READING_BUDGET_S: Final = 0.015
+_SECONDS_PER_DAY: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class _Read:
     folders: FolderLookup
     reader: ClusterReader
     snapshot: Snapshot
+    experience: Experience
+    experience_at: float
+    store_fault: str | None
 
 
 class SiteSource:
@@ -74,7 +81,9 @@ class SiteSource:
         snapshot, fault = self._snapshot(reader)
         self.close()
         folders = FolderLookup(roots=cluster.model_roots)
-        loaded = self._loaded(_Read(files, folders, reader, snapshot), fault)
+        experience, store_fault = _experience(files)
+        read = _Read(files, folders, reader, snapshot, experience, time.time(), store_fault)
+        loaded = self._loaded(read, fault)
         for submission in _FIRST_QUESTIONS:
             loaded.decide(submission)
         return loaded
@@ -86,10 +95,20 @@ class SiteSource:
         """
         if self._read is None:
             return loaded
-        before = self._read.snapshot
-        snapshot = self._read.reader.read(time.time())
-        fresh = self._loaded(replace(self._read, snapshot=snapshot), None)
-        is_same = replace(snapshot, taken_at=before.taken_at) == before
+        before = self._read
+        now = time.time()
+        read = replace(before, snapshot=before.reader.read(now))
+        if (
+            abs(now - before.experience_at)
+            > before.files.settings_file.settings.cluster.slow_poll_s
+        ):
+            experience, fault = _experience(before.files)
+            read = replace(read, experience=experience, experience_at=now, store_fault=fault)
+        fresh = self._loaded(read, None)
+        is_same = (
+            replace(read.snapshot, taken_at=before.snapshot.taken_at) == before.snapshot
+            and read.experience == before.experience
+        )
         return replace(fresh, decide=loaded.decide) if is_same else fresh
 
     def close(self) -> None:
@@ -107,7 +126,7 @@ class SiteSource:
     def _loaded(self, read: _Read, cluster_fault: str | None) -> Loaded:
         self._read = read
         settings_file = read.files.settings_file
-        site = read.files.site(read.snapshot, read.folders)
+        site = read.files.site(read.snapshot, read.folders, read.experience)
         return Loaded(
             decide=decider(site),
             summary={
@@ -116,6 +135,8 @@ class SiteSource:
                 "gpu_pools": len(site.pools),
                 "cluster_read_at": read.snapshot.taken_at,
                 "cluster_fault": cluster_fault,
+                "store_fault": read.store_fault,
+                "cost_model": read.files.predictor is not None,
             },
             documents={
                 FILE: effective(settings_file.file),
@@ -123,6 +144,23 @@ class SiteSource:
             },
             poll_s=settings_file.settings.cluster.poll_s,
         )
+
+
+def _experience(files: SiteFiles) -> tuple[Experience, str | None]:
+    """Return what the site's own jobs tell of launches and waits, and why they cannot be read."""
+    path = files.settings_file.settings.daemon.store
+    if path is None or not path.exists():
+        return files.experience(), None
+    now = time.time()
+    since_launches = now - files.assumed.launch.history_days * _SECONDS_PER_DAY
+    since_waits = now - files.assumed.wait.history_days * _SECONDS_PER_DAY
+    try:
+        with closing(open_for_reading(path)) as connection:
+            launches = launch_counts(connection, since_launches)
+            waits = wait_history(connection, since_waits)
+    except StoreError as error:
+        return files.experience(), str(error)
+    return files.experience(launches, waits), None
 
 
 def decider(site: Site) -> Decider:

@@ -9,24 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from omnipilot_slurm.decide import eligibility
-from omnipilot_slurm.predict import roofline
-from omnipilot_slurm.predict.rows import live_row, table
-from omnipilot_slurm.records import Arm, Interval, Prediction, Reason, Starts
+from omnipilot_slurm.records import Arm, Starts
 from omnipilot_slurm.vllm import defaults
 from omnipilot_slurm.vllm.launch import assess
 from omnipilot_slurm.vllm.report import LaunchReport, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Site
+    from omnipilot_slurm.decide.success import Probability
+    from omnipilot_slurm.decide.utility import UtilityTerms
+    from omnipilot_slurm.decide.wait_history import Wait
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
-    from omnipilot_slurm.predict.rows import FeatureRow
-    from omnipilot_slurm.records import EngineArgs, Launch, Submission, Workload
+    from omnipilot_slurm.records import EngineArgs, Launch, Prediction, Reason, Submission, Workload
     from omnipilot_slurm.script.directives import Directives
     from omnipilot_slurm.script.tres import GpuRequest
     from omnipilot_slurm.site_settings import VllmSettings
@@ -85,7 +83,8 @@ class Question:
 class RatedArm:
     """An arm with its launch checks, and what else is known of it; None is not computed.
 
-    `blocked` is why the job may not go there. `p_launch` rests on `n_launches` outcomes.
+    `blocked` is why the job may not go there. `p_launch` is the probability that a launch comes up,
+    the checks' doubts included; `launch` says what outcomes it rests on.
     """
 
     arm: Arm
@@ -94,15 +93,20 @@ class RatedArm:
     report: LaunchReport
     blocked: Reason | None = None
     prediction: Prediction | None = None
-    utility_usd: float | None = None
-    utility_terms_usd: Mapping[str, float] | None = None
+    launch: Probability | None = None
     p_launch: float | None = None
-    n_launches: int | None = None
+    wait: Wait | None = None
+    terms: UtilityTerms | None = None
 
     @property
     def starts(self) -> Starts:
         """Whether the server starts there."""
         return self.report.verdict
+
+    @property
+    def utility_usd(self) -> float | None:
+        """What a run there is worth, None where that cannot be told."""
+        return None if self.terms is None else self.terms.total
 
     @property
     def usd_per_hour(self) -> float:
@@ -228,50 +232,6 @@ def precision_of(model: ModelFacts, engine: EngineArgs) -> str:
     return {"half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}.get(
         dtype, "bf16"
     )
-
-
-def estimated(question: Question, rated: Sequence[RatedArm]) -> tuple[RatedArm, ...]:
-    """Return the arms with the roofline's estimate of each, which is not calibrated."""
-    if not rated:
-        return ()
-    shapes = [_row(question, one) for one in rated]
-    rows = table([row for row, _ in shapes])
-    capacity = np.array([tokens for _, tokens in shapes], dtype=np.float64)
-    values = roofline.roofline(rows, roofline.work(rows, capacity), roofline.SHIPPED)
-    columns = {name: getattr(values, name) for name in roofline.Roofline.__slots__}
-    return tuple(
-        replace(
-            one,
-            prediction=Prediction(
-                targets={name: _exactly(float(column[i])) for name, column in columns.items()},
-                calibrated=False,
-            ),
-        )
-        for i, one in enumerate(rated)
-    )
-
-
-def _exactly(value: float) -> Interval:
-    return Interval(lo=value, mid=value, hi=value)
-
-
-def _row(question: Question, rated: RatedArm) -> tuple[FeatureRow, float]:
-    """Return an arm's row for the cost model, and the tokens its cache holds in one replica."""
-    model, gpu = question.model, rated.pool.gpu
-    engine = rated.engine
-    length = max_model_len(model, engine)
-    scheduling = question.engines.scheduling(engine, model, gpu, length)
-    row = live_row(
-        model,
-        gpu,
-        rated.arm,
-        question.workload,
-        max_num_seqs=scheduling.max_num_seqs.newest,
-        max_num_batched_tokens=scheduling.max_num_batched_tokens.newest,
-        engine_version=engine.vllm_version,
-    )
-    requests = rated.report.n_full_requests
-    return row, max(requests.mid, 1.0) * length if requests is not None else float(length)
 
 
 def max_model_len(model: ModelFacts, engine: EngineArgs) -> int:

@@ -36,6 +36,7 @@ def as_json(decision: Decision) -> dict[str, object]:
         "workload": None if decision.workload is None else _workload(decision.workload),
         "asked": None if finding.asked is None else arm_json(finding.asked),
         "chosen": None if finding.chosen is None else arm_json(finding.chosen),
+        "gain": _gain(decision),
         "arms": [arm_json(rated) for rated in decision.arms],
         "edits": [
             {"start": e.start, "end": e.end, "old": decode(e.old), "new": decode(e.new)}
@@ -99,10 +100,57 @@ def arm_json(rated: RatedArm) -> dict[str, object]:
         "memory": _memory(rated.report),
         "predictions": None if rated.prediction is None else _predictions(rated.prediction),
         "calibrated": None if rated.prediction is None else rated.prediction.calibrated,
+        "usd_per_hour": _finite(rated.usd_per_hour),
         "utility_usd": _finite(rated.utility_usd),
-        "utility_terms_usd": rated.utility_terms_usd,
+        "utility_terms_usd": _terms(rated),
         "p_launch": _finite(rated.p_launch),
-        "n_launches": rated.n_launches,
+        "launch": _launch_prior(rated),
+        "wait_h": _wait(rated),
+    }
+
+
+def _terms(rated: RatedArm) -> dict[str, float | None] | None:
+    terms = rated.terms
+    if terms is None:
+        return None
+    return {name: _finite(getattr(terms, name)) for name in terms.__dataclass_fields__}
+
+
+def _launch_prior(rated: RatedArm) -> dict[str, object] | None:
+    launch = rated.launch
+    if launch is None:
+        return None
+    return {
+        "p": _finite(launch.p),
+        "n": launch.n,
+        "assumed": launch.assumed,
+        "source": launch.source,
+    }
+
+
+def _wait(rated: RatedArm) -> dict[str, object] | None:
+    wait = rated.wait
+    if wait is None:
+        return None
+    return {
+        "lo": _finite(wait.lo_h),
+        "mean": _finite(wait.mean_h),
+        "hi": _finite(wait.hi_h),
+        "n": wait.n,
+        "assumed": wait.assumed,
+        "source": wait.source,
+    }
+
+
+def _gain(decision: Decision) -> dict[str, object] | None:
+    gain = decision.finding.gain
+    if gain is None:
+        return None
+    return {
+        "usd": _interval(gain.usd),
+        "hours": _finite(gain.hours),
+        "confidence": _finite(gain.confidence),
+        "flip": gain.flip,
     }
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnipilot_slurm.decide import arms, explain, policy
+from omnipilot_slurm.decide import arms, explain, policy, valuing
 from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
-from omnipilot_slurm.decide.policy import Finding
+from omnipilot_slurm.decide.finding import Finding
+from omnipilot_slurm.decide.predicting import predicted
 from omnipilot_slurm.decide.site import KnownModel, UnknownModel
 from omnipilot_slurm.decide.workload import workload_of
-from omnipilot_slurm.records import Mode, Reason, Starts, Verdict
+from omnipilot_slurm.records import Mode, Reason, Verdict
 from omnipilot_slurm.script import directives as words
 from omnipilot_slurm.script import serving, tres
 
@@ -81,7 +82,7 @@ def decide(
     finding = _found(question, expired)
     if all_arms:
         finding = replace(finding, arms=tuple(arms.smallest_first(question)))
-    decision = _said(_with_estimates(question, finding), mode, site, script=script, launch=launch)
+    decision = _said(_rated_fully(question, finding), mode, site, script=script, launch=launch)
     return replace(decision, workload=question.workload, model_said=known.said)
 
 
@@ -171,21 +172,21 @@ def _found(question: Question, expired: Expired) -> Finding:
     return policy.find(question, expired)
 
 
-def _with_estimates(question: Question, finding: Finding) -> Finding:
-    """Add the roofline's estimate to the arms that may start and are spoken of or listed."""
+def _rated_fully(question: Question, finding: Finding) -> Finding:
+    """Add predictions and worth to the arms that are spoken of or listed and have none yet."""
     spoken = [rated for rated in (finding.asked, finding.chosen) if rated is not None]
-    able = [rated for rated in (*spoken, *finding.arms) if rated.starts is not Starts.FAILS]
-    bare = [rated for rated in able if rated.prediction is None]
-    made = dict(zip(map(id, bare), arms.estimated(question, bare), strict=True))
+    bare = [rated for rated in (*spoken, *finding.arms) if rated.launch is None]
+    rated = valuing.valued(question, predicted(question, bare))
+    made = dict(zip(map(id, bare), rated, strict=True))
 
-    def with_estimate(rated: RatedArm) -> RatedArm:
-        return made.get(id(rated), rated)
+    def full(one: RatedArm) -> RatedArm:
+        return made.get(id(one), one)
 
     return replace(
         finding,
-        asked=None if finding.asked is None else with_estimate(finding.asked),
-        chosen=None if finding.chosen is None else with_estimate(finding.chosen),
-        arms=tuple(map(with_estimate, finding.arms)),
+        asked=None if finding.asked is None else full(finding.asked),
+        chosen=None if finding.chosen is None else full(finding.chosen),
+        arms=tuple(map(full, finding.arms)),
     )
 
 

@@ -11,7 +11,7 @@ from omnipilot_slurm.records import DECISION_ID, Starts, Verdict
 
 if TYPE_CHECKING:
     from omnipilot_slurm.decide.arms import RatedArm
-    from omnipilot_slurm.decide.policy import Finding
+    from omnipilot_slurm.decide.finding import Finding
 
 MAX_LINES: Final = 5
 _MAX_CHARS: Final = 280
@@ -51,29 +51,56 @@ def _about_move(finding: Finding, done: Verdict) -> list[str]:
         first = f"changed to {target}{here}"
     elif finding.obstacle is not None:
         first = f"not changed ({finding.obstacle.text}); better: {target}{here}"
+    elif finding.verdict is Verdict.ADVISE:
+        first = f"better: {target}{here}"
     else:
         first = f"would be changed to {target}{here}"
-    body = [first, f"why: {finding.reason.text}"]
+    body = [first, f"why: {_why(finding)}"]
     there = _there(chosen)
     if there:
         body.append(there)
     return [*body, _KEEP] if done is Verdict.REWRITE else body
 
 
+def _why(finding: Finding) -> str:
+    """Return the reason, for a gain its dollars with their interval and what could turn it."""
+    gain, asked = finding.gain, finding.asked
+    if gain is None or asked is None or asked.prediction is None:
+        return finding.reason.text
+    rate = _figure(asked, "output_tok_s", "tok/s")
+    text = (
+        f"worth ${gain.usd.mid:,.2f} more over {gain.hours:g} h"
+        f" (${gain.usd.lo:,.2f} to ${gain.usd.hi:,.2f}) than {rate} at ${asked.usd_per_hour:.2f}/h"
+    )
+    return text if gain.flip is None else f"{text}; not with {gain.flip}"
+
+
 def _there(chosen: RatedArm) -> str:
-    parts = []
-    memory = chosen.report.memory
-    if memory is not None:
-        kv = memory.kv
-        parts.append(
-            f"{memory.weights.mid:.1f} GiB of weights per GPU leave {kv.mid:.1f} GiB for the cache"
-            f" ({kv.lo:.1f} to {kv.hi:.1f})"
-        )
-    prediction = chosen.prediction
-    if prediction is not None and not prediction.calibrated:
-        rate = prediction.targets["output_tok_s"].mid
-        parts.append(f"about {_rounded(rate)} output tok/s by an uncalibrated estimate")
-    return f"there: {'; '.join(parts)}" if parts else ""
+    """Return what the chosen arm delivers, or the room that it leaves where that is not known."""
+    prediction, memory = chosen.prediction, chosen.report.memory
+    if prediction is not None and "output_tok_s" in prediction.targets:
+        figures = [_figure(chosen, "output_tok_s", "tok/s"), _figure(chosen, "ttft_ms", "ms TTFT")]
+        text = f"{', '.join(filter(None, figures))} at ${chosen.usd_per_hour:.2f}/h"
+        return f"there: {text}{'' if prediction.calibrated else ', an uncalibrated estimate'}"
+    if memory is None:
+        return ""
+    kv = memory.kv
+    return (
+        f"there: {kv.mid:.0f} GiB per GPU ({kv.lo:.0f} to {kv.hi:.0f}) are left for the cache;"
+        " throughput is not predicted"
+    )
+
+
+def _figure(rated: RatedArm, target: str, unit: str) -> str:
+    """Return a predicted figure with its interval; an estimate that is not calibrated has none."""
+    prediction = rated.prediction
+    interval = prediction.targets.get(target) if prediction is not None else None
+    if prediction is None or interval is None:
+        return ""
+    if not prediction.calibrated:
+        return f"about {_rounded(interval.mid)} {unit}"
+    lo, mid, hi = (_rounded(value) for value in (interval.lo, interval.mid, interval.hi))
+    return f"{mid} {unit} ({lo} to {hi})"
 
 
 def _about_refusal(finding: Finding, done: Verdict) -> list[str]:
@@ -111,5 +138,5 @@ def described(rated: RatedArm) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a figure with two significant digits: an estimate has no more."""
+    """Return a figure with the two significant digits that an estimate has."""
     return f"{float(f'{value:.2g}'):,.0f}"

@@ -8,17 +8,18 @@ Called by decision, which then asks how far the site lets us go. The rules, in o
    the GPUs asked; anything else, or where no such arm exists, is refused.
 2. What was left open is filled in: an absent TP becomes n_gpus / (PP x DP), an open partition one
    that has the GPUs asked.
-3. What the user chose is only advised on, unless `auto` was written.
+3. What starts is compared by what it is worth (choosing); what the user chose is only advised on,
+   unless `auto` was written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.decide import arms
-from omnipilot_slurm.records import Editable, Reason, Starts, Verdict
-from omnipilot_slurm.script import rewrite
+from omnipilot_slurm.decide import arms, choosing
+from omnipilot_slurm.decide.finding import Finding, moved, refused
+from omnipilot_slurm.records import Reason, Starts, Verdict
 from omnipilot_slurm.vllm.report import CheckKind
 
 if TYPE_CHECKING:
@@ -29,26 +30,6 @@ if TYPE_CHECKING:
 
 _MOVES: Final = frozenset({CheckKind.MEMORY, CheckKind.CAPABILITY})
 _SPLITS: Final = frozenset({CheckKind.DIVISIBILITY, CheckKind.WORLD_SIZE})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What should become of a job and why; `asked` and `chosen` are the arms spoken of.
-
-    `valid_tps` are the tensor-parallel degrees around the asked one that would be valid, `idle`
-    the GPUs that no server would use.
-    """
-
-    verdict: Verdict
-    reason: Reason
-    asked: RatedArm | None = None
-    chosen: RatedArm | None = None
-    change: rewrite.Rewrite | None = None
-    obstacle: Reason | None = None
-    arms: tuple[RatedArm, ...] = ()
-    valid_tps: tuple[int, ...] = ()
-    idle: int = 0
-    notes: tuple[str, ...] = field(default=())
 
 
 def find(question: Question, expired: Expired) -> Finding:
@@ -81,7 +62,7 @@ def _into_partition(question: Question, asked: RatedArm, expired: Expired) -> Fi
         return finding
     gpus = f"{asked.arm.n_gpus}x {asked.pool.gpu.name}"
     text = f"the default partition has no node with {gpus}, partition {asked.arm.partition} has"
-    return _moved(question, None, asked, Reason(code="partition_open", text=text), expired)
+    return moved(question, None, asked, Reason(code="partition_open", text=text), expired)
 
 
 def _nowhere(question: Question) -> Finding:
@@ -104,18 +85,18 @@ def _failing(question: Question, asked: RatedArm, expired: Expired) -> Finding:
     reason = failure(asked)
     filled = _filled_tp(question, asked)
     if filled is not None and filled.starts is Starts.STARTS:
-        return _moved(question, asked, filled, reason, expired)
+        return moved(question, asked, filled, reason, expired)
     if kinds & _SPLITS and not kinds & _MOVES:
         within = _within(question, asked)
         if within is not None and within.starts is not Starts.FAILS:
-            return _moved(question, asked, within, reason, expired)
+            return moved(question, asked, within, reason, expired)
         if within is None or not _memory_fails(within):
             valid = valid_degrees(question, asked)
-            refusal = _refused(question, asked, reason)
+            refusal = refused(question, asked, reason)
             return replace(refusal, valid_tps=valid)
     if kinds & (_MOVES | _SPLITS):
-        return _moved_or_refused(question, asked, reason, expired)
-    return _refused(question, asked, reason)
+        return _smallest_or_refused(question, asked, reason, expired)
+    return refused(question, asked, reason)
 
 
 def failure(rated: RatedArm) -> Reason:
@@ -161,7 +142,7 @@ def _divides(question: Question, asked: RatedArm, tensor_parallel: int) -> bool:
     )
 
 
-def _moved_or_refused(
+def _smallest_or_refused(
     question: Question, asked: RatedArm, reason: Reason, expired: Expired
 ) -> Finding:
     """Move the job to the smallest arm that starts for certain, refuse it where there is none."""
@@ -169,37 +150,9 @@ def _moved_or_refused(
     for rated in arms.smallest_first(question):
         seen.append(rated)
         if rated.starts is Starts.STARTS and rated.blocked is None:
-            finding = _moved(question, asked, rated, reason, expired)
+            finding = moved(question, asked, rated, reason, expired)
             return replace(finding, arms=tuple(seen))
-    return replace(_refused(question, asked, reason), arms=tuple(seen))
-
-
-def _moved(
-    question: Question,
-    asked: RatedArm | None,
-    chosen: RatedArm,
-    reason: Reason,
-    expired: Expired,
-) -> Finding:
-    """Rewrite the job to an arm; where it cannot be edited, only say so."""
-    stays = arms.asked_partitions(question) == (chosen.arm.partition,)
-    target = replace(chosen.arm, partition=None) if stays else chosen.arm
-    change = rewrite.rewrite(question.submission, question.launch, target, expired=expired)
-    if isinstance(change, Reason):
-        return Finding(
-            verdict=Verdict.ADVISE, reason=reason, asked=asked, chosen=chosen, obstacle=change
-        )
-    return Finding(
-        verdict=Verdict.REWRITE, reason=reason, asked=asked, chosen=chosen, change=change
-    )
-
-
-def _refused(question: Question, asked: RatedArm, reason: Reason) -> Finding:
-    """Refuse a job that will certainly fail; only advise where the launch may not run at all."""
-    is_certain = question.launch.editable is not Editable.NO
-    verdict = Verdict.REJECT if is_certain else Verdict.ADVISE
-    obstacle = None if is_certain else Reason(code="not_editable", text=question.launch.why)
-    return Finding(verdict=verdict, reason=reason, asked=asked, obstacle=obstacle)
+    return replace(refused(question, asked, reason), arms=tuple(seen))
 
 
 # what starts, or may
@@ -210,9 +163,9 @@ def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
     if filled is not None and filled.starts is not Starts.FAILS:
         held = asked.arm.n_gpus
         text = f"{held} GPUs are asked, without a TP flag the server uses {_world(asked)}"
-        return _moved(question, asked, filled, Reason(code="tp_absent", text=text), expired)
+        return moved(question, asked, filled, Reason(code="tp_absent", text=text), expired)
     if question.directives.auto:
-        return _best(question, asked, expired)
+        return choosing.choose(question, asked, expired) or _as_asked(asked)
     idle = asked.arm.n_gpus - _world(asked)
     if idle > 0:
         text = f"TP x PP x DP = {_world(asked)} of {asked.arm.n_gpus} GPUs: {idle} stay idle"
@@ -220,6 +173,10 @@ def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
         return Finding(verdict=Verdict.ADVISE, reason=reason, asked=asked, idle=idle)
     if asked.starts is Starts.UNSURE:
         return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked)
+    return choosing.choose(question, asked, expired) or _as_asked(asked)
+
+
+def _as_asked(asked: RatedArm) -> Finding:
     reason = Reason(code="starts", text="the server starts as asked")
     return Finding(verdict=Verdict.PASS, reason=reason, asked=asked)
 
@@ -234,25 +191,3 @@ def _doubt(rated: RatedArm) -> Reason:
     if unsure:
         return unsure[0].detail
     return Reason(code="unsure", text="it cannot be told for certain whether the server starts")
-
-
-def _best(question: Question, asked: RatedArm, expired: Expired) -> Finding:
-    """Return the arm with the most output tokens per dollar by the estimate, with `auto`."""
-    candidates = tuple(arms.smallest_first(question))
-    open_arms = [r for r in candidates if r.starts is Starts.STARTS and r.blocked is None]
-    able = arms.estimated(question, open_arms)
-    if not able:
-        return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked, arms=candidates)
-    best = max(able, key=_tokens_per_usd)
-    same = best.arm.partition == asked.arm.partition and best.arm.n_gpus == asked.arm.n_gpus
-    if same and best.arm.tensor_parallel == asked.arm.tensor_parallel:
-        reason = Reason(code="starts", text="the server starts as asked")
-        return Finding(verdict=Verdict.PASS, reason=reason, asked=asked, arms=candidates)
-    reason = Reason(code="auto", text="auto: most output tokens per dollar by the estimate")
-    finding = _moved(question, asked, best, reason, expired)
-    return replace(finding, arms=candidates)
-
-
-def _tokens_per_usd(rated: RatedArm) -> float:
-    assert rated.prediction is not None
-    return rated.prediction.targets["output_tok_s"].mid / rated.usd_per_hour

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from omnipilot_slurm.cluster_facts import Snapshot
     from omnipilot_slurm.decide.pools import GpuPool
+    from omnipilot_slurm.decide.success import LaunchPriors
+    from omnipilot_slurm.decide.wait_history import QueueWaits
     from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.predict.live import ArmPredictor
     from omnipilot_slurm.site_settings import (
         MessageSettings,
         PolicySettings,
+        UtilitySettings,
         VllmSettings,
         WorkloadSettings,
     )
@@ -47,12 +51,19 @@ class Models(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The cluster, what is known of models, and the site's choices."""
+    """The cluster, what is known of models and launches, and the site's choices.
+
+    `predictor` None: no cost model is loaded, estimates are the roofline's.
+    """
 
     snapshot: Snapshot
     pools: tuple[GpuPool, ...]
     models: Models
     startup: StartupCoefficients
+    predictor: ArmPredictor | None
+    launches: LaunchPriors
+    waits: QueueWaits
+    utility: UtilitySettings
     policy: PolicySettings
     workload: WorkloadSettings
     vllm: VllmSettings

@@ -11,7 +11,10 @@ from omnipilot_slurm.cluster_facts import NodeShape, PartitionFacts, Snapshot
 from omnipilot_slurm.decide.decision import Decision, decide
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
+from omnipilot_slurm.decide.success import LaunchCounts, launch_priors
+from omnipilot_slurm.decide.wait_history import WaitHistory, queue_waits
 from omnipilot_slurm.errors import CatalogError
+from omnipilot_slurm.priors_file import load_priors
 from omnipilot_slurm.records import Mode, Submission
 from omnipilot_slurm.script import directives
 from omnipilot_slurm.site_settings import (
@@ -23,9 +26,13 @@ from omnipilot_slurm.site_settings import (
     WorkloadSettings,
 )
 from omnipilot_slurm.startup_file import load_startup
+from omnipilot_slurm.utility_file import load_utility
 
 if TYPE_CHECKING:
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
+
+if TYPE_CHECKING:
+    from omnipilot_slurm.decide.assumed import Assumed
 
 NODES = {
     "a100": ("a100", 4, 64, 512_000),
@@ -55,6 +62,11 @@ def catalog() -> Catalog:
 @lru_cache
 def startup() -> StartupCoefficients:
     return load_startup()
+
+
+@lru_cache
+def assumed() -> Assumed:
+    return load_priors()
 
 
 def models(name: str) -> KnownModel | UnknownModel:
@@ -91,6 +103,10 @@ def site(mode: Mode = Mode.ENFORCE, snapshot: Snapshot = SNAPSHOT, **policy: Any
         pools=pools_of(snapshot, GPU_MAP, gpus, gpu_named),
         models=models,
         startup=startup(),
+        predictor=None,
+        launches=launch_priors(assumed().launch, LaunchCounts()),
+        waits=queue_waits(assumed().wait, WaitHistory()),
+        utility=load_utility(),
         policy=PolicySettings(**(settings | policy)),
         workload=WorkloadSettings(
             default=WorkloadDefaults(isl=1024, osl=256, concurrency=32, hours=8), by_partition={}

@@ -115,7 +115,10 @@ def test_partition_left_open_and_too_little_memory_are_mended_together() -> None
     decision = ask(text)
     assert decision.verdict is Verdict.REWRITE
     assert decision.finding.change is not None
-    assert decision.finding.change.fields == {"partition": "h200", "gres": "gpu:h200:2"}
+    assert decision.finding.chosen is not None
+    arm = decision.finding.chosen.arm
+    gres = f"gpu:{arm.gres_type}:{arm.n_gpus}"
+    assert decision.finding.change.fields == {"partition": arm.partition, "gres": gres}
 
 
 def test_partition_named_that_lacks_the_gpus_is_the_users_to_mend() -> None:
