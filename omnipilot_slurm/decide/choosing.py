@@ -70,11 +70,10 @@ def _winner(question: Question, asked: RatedArm, able: Iterable[RatedArm]) -> Ra
         return best
     policy = question.site.policy
     margin = policy.rewrite_margin_frac * asked.terms.gpu_cost
-    assert best.terms is not None
-    if best.terms.total - asked.terms.total <= margin or _same_place(best, asked):
+    if _same_place(best, asked):
         return None
-    is_sure = valuing.confidence(best, asked) >= policy.rewrite_confidence
-    return best if is_sure else None
+    sure = valuing.confidence(best, asked, by_usd=margin) >= policy.rewrite_confidence
+    return best if sure else None
 
 
 def _worth(rated: RatedArm) -> tuple[float, float, int]:

@@ -6,6 +6,7 @@ beforehand and by replay afterwards, so that all three say the same.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from omnipilot_slurm.records import Launch, Script, Submission, Workload
     from omnipilot_slurm.script.directives import Directives
     from omnipilot_slurm.script.source import Expired
+    from omnipilot_slurm.site_settings import PolicySettings
 
 #: as many variables as the shim sends at most: with more, an absent one may have been set
 MAX_VARIABLES = 32
+_ALL = 100.0
 _ORDER = {Mode.OBSERVE: 0, Mode.ADVISE: 1, Mode.ENFORCE: 2}
 
 
@@ -87,7 +90,10 @@ def decide(
 
 
 def mode_of(submission: Submission, site: Site, directives: Directives) -> Mode:
-    """Return how far the site lets us go with this job; a directive can only lower it."""
+    """Return how far the site lets us go with this job; a directive can only lower it.
+
+    What is not in the canary's share is observed only.
+    """
     chosen = site.policy
     account = submission.account or submission.default_account or ""
     partitions = (submission.partition or "").split(",")
@@ -97,7 +103,19 @@ def mode_of(submission: Submission, site: Site, directives: Directives) -> Mode:
         mode = min(modes, key=_ORDER.__getitem__)
     if directives.mode is not None:
         mode = min(mode, directives.mode, key=_ORDER.__getitem__)
-    return mode
+    return mode if _in_canary(submission, chosen) else Mode.OBSERVE
+
+
+def _in_canary(submission: Submission, chosen: PolicySettings) -> bool:
+    """Return whether a job is among the share that is acted on: always the same for one name."""
+    partitions = (submission.partition or "").split(",")
+    by_partition = chosen.canary_percent_by_partition
+    percent = min(by_partition.get(name, chosen.canary_percent) for name in partitions)
+    if percent >= _ALL:
+        return True
+    text = f"{submission.user_name}\0{submission.name}".encode("utf-8", "surrogateescape")
+    place = int.from_bytes(hashlib.sha256(text).digest()[:8]) / 2**64
+    return place * _ALL < percent
 
 
 def _left_alone(submission: Submission, site: Site, directives: Directives) -> Reason | None:

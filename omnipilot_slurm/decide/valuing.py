@@ -101,15 +101,15 @@ def hours_of(workload: Workload) -> float:
     return workload.hours if workload.hours is not None else _HOURS
 
 
-def confidence(better: RatedArm, asked: RatedArm) -> float:
-    """Return the probability that one arm is worth more than another, by their intervals.
+def confidence(better: RatedArm, asked: RatedArm, *, by_usd: float = 0.0) -> float:
+    """Return the probability that one arm is worth more than another by so much, $.
 
     The value is taken as normal with the spread of the predicted throughput; costs are certain.
     """
     if better.terms is None or asked.terms is None:
         return 0.0
     spread = spread_usd(better, asked)
-    more = better.terms.total - asked.terms.total
+    more = better.terms.total - asked.terms.total - by_usd
     if spread == 0:
         return float(more > 0)
     return 0.5 * math.erfc(-more / spread / math.sqrt(2))

@@ -125,3 +125,15 @@ def test_partition_named_that_lacks_the_gpus_is_the_users_to_mend() -> None:
     decision = ask(script("gpu:h100:1", "vllm serve Qwen/Qwen2.5-7B-Instruct"), partition="a100")
     assert (decision.verdict, decision.messages) == (Verdict.PASS, ())
     assert decision.finding.reason.code == "gpus_elsewhere"
+
+
+def test_canary_acts_on_its_share_of_names_and_always_on_the_same_ones() -> None:
+    text = script("gpu:a100:2", "vllm serve Qwen/Qwen2.5-7B-Instruct")
+    share = site(canary_percent=25)
+    acted = [ask(text, share, name=f"job-{i}").verdict is Verdict.REWRITE for i in range(200)]
+    again = [ask(text, share, name=f"job-{i}").verdict is Verdict.REWRITE for i in range(200)]
+    assert acted == again
+    assert 25 <= sum(acted) <= 75
+    assert ask(text, site(canary_percent=0)).messages == ()
+    by_partition = site(canary_percent=0, canary_percent_by_partition={"a100": 100})
+    assert ask(text, by_partition, partition="a100").verdict is Verdict.REWRITE
