@@ -21,7 +21,7 @@ from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.records import EngineArgs, Interval
 from omnipilot_slurm.resources import read_layers
 from omnipilot_slurm.startup_file import COMMON, OF_ERA, load_startup
-from omnipilot_slurm.strict_yaml import Integer, ListOf, Nullable, Number, Section, Text, load
+from omnipilot_slurm.strict_yaml import Flag, Integer, ListOf, Nullable, Number, Section, Text, load
 from omnipilot_slurm.vllm.checks.quantization import quantization_in_force
 from omnipilot_slurm.vllm.eras import possible_eras
 from omnipilot_slurm.vllm.overhead import GIB, EraCoefficients, StartupCoefficients, widths
@@ -42,6 +42,7 @@ _LEAST = {
     "activation_frac": 0.1,
     "non_torch_gib": 0.15,
     "non_torch_parallel_gib": 0.3,
+    "non_torch_pcie_gib": 0.15,
     "graphs_gib": 0.3,
 }
 #: from that many rows on the interval in force has no say
@@ -53,7 +54,10 @@ _PARTS = ("weights", "activation", "non_torch", "graphs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What one server logged, in GiB a GPU; None: not logged or not known."""
+    """What one server logged, in GiB a GPU; None: not logged or not known.
+
+    `pcie`: its GPUs are several and have no NVLink.
+    """
 
     id: str
     source: str
@@ -71,6 +75,7 @@ class Figure:
     kv_gib: float | None
     fits: tuple[str, ...]
     note: str
+    pcie: bool = False
 
 
 _FIGURE = Section(
@@ -91,7 +96,9 @@ _FIGURE = Section(
         "kv_gib": Nullable(of=Number()),
         "fits": ListOf(item=Text(choices=_PARTS)),
         "note": Text(),
+        "pcie": Flag(),
     },
+    optional=frozenset({"pcie"}),
     into=Figure,
 )
 _SPEC = Section(keys={"figures": ListOf(item=_FIGURE, min_items=1)})
@@ -164,13 +171,20 @@ def _implied(figure: Figure, model: ModelFacts, prior: StartupCoefficients) -> d
     if "activation" in figure.fits:
         found |= {f"{era}.{k}": v for k, v in _activation(figure, model, held, prior).items()}
     if "non_torch" in figure.fits:
-        name = "non_torch_gib" if figure.tensor_parallel == 1 else "non_torch_parallel_gib"
-        grown = held.non_torch_per_gpu_gib.mid * max(figure.tensor_parallel - 2, 0)
+        name, grown = _non_torch_name(figure), 0.0
+        if name == "non_torch_parallel_gib":
+            grown = held.non_torch_per_gpu_gib.mid * (figure.tensor_parallel - 2)
         found[f"{era}.{name}"] = max(_non_torch(figure, model, held, prior) - grown, 0.0)
     if "graphs" in figure.fits and figure.graphs_gib is not None:
         layers = held.graphs_per_layer_gib.mid * model.layers
         found[f"{era}.graphs_gib"] = max(figure.graphs_gib - layers, 0.0)
     return found
+
+
+def _non_torch_name(figure: Figure) -> str:
+    if figure.tensor_parallel == 1:
+        return "non_torch_gib"
+    return "non_torch_pcie_gib" if figure.pcie else "non_torch_parallel_gib"
 
 
 def _era(figure: Figure, model: ModelFacts) -> str:
