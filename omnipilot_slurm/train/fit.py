@@ -47,10 +47,14 @@ _SHARES = np.linspace(0.0, 1.0, 11)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The model, and by target the conformal scores (n_rows,) that its offsets come from."""
+    """The model, and of each row out of fold, by target (n_rows,), NaN where not measured.
+
+    `scores` are those that the conformal offsets come from, `missed` is ln(measured / predicted).
+    """
 
     model: CostModel
     scores: Mapping[str, FloatArray]
+    missed: Mapping[str, FloatArray]
 
 
 def fit(
@@ -94,7 +98,8 @@ def fit(
         offsets=conformal.calibrate(scores, cells, calibration_groups(data.table)),
         envelope=envelope_of(data.table, cells.tolist()),
     )
-    return Fit(model, scores)
+    missed = {target: rest[:, i] - quantiles[:, i, 1] for i, target in enumerate(LEARNED)}
+    return Fit(model, scores, missed)
 
 
 def _packable(models: list[HistGradientBoostingRegressor]) -> list[Packable]:

@@ -15,7 +15,7 @@ from omnipilot_slurm.errors import DataError, near_names
 from omnipilot_slurm.predict.rows import CLOSED_LOOP, OFFLINE, SATURATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 ENGINE = "vLLM"
@@ -107,22 +107,21 @@ class Reading:
     remarks: list[str] = field(default_factory=list)
 
 
-def read_csv(paths: Sequence[Path], *, progress: Callable[[str], None] | None = None) -> Reading:
+def read_csv(paths: Sequence[Path], *, keep_other_engines: bool = False) -> Reading:
     """Read and check files of the tidy schema.
 
+    Rows of other engines are left out, unless they are wanted too.
     Raises: DataError listing every fault as file:line: column: what it must be, what it was.
     """
     reading, faults = Reading(), list[str]()
     for path in paths:
         try:
             with path.open(newline="", encoding="utf-8") as stream:
-                _read_file(str(path), stream, reading, faults)
+                _read_file(str(path), stream, reading, faults, keep_other_engines)
         except OSError as error:
             faults.append(f"{path}: cannot be read: {error.strerror}")
         except UnicodeDecodeError as error:
             faults.append(f"{path}: must be UTF-8 text: {error.reason} at byte {error.start}")
-        if progress is not None:
-            progress(f"{path}: {len(reading.rows)} rows so far")
     if faults:
         raise DataError(_told(faults), hint="mend or drop the rows named; nothing was used")
     return reading
@@ -134,7 +133,9 @@ def _told(faults: Sequence[str]) -> str:
     return "\n".join([*faults[:_MAX_TOLD], *tail])
 
 
-def _read_file(name: str, stream: Iterable[str], reading: Reading, faults: list[str]) -> None:
+def _read_file(
+    name: str, stream: Iterable[str], reading: Reading, faults: list[str], keep_others: bool
+) -> None:
     reader = csv.reader(stream)
     header = next(reader, [])
     missing = [column for column in REQUIRED if column not in header]
@@ -151,7 +152,8 @@ def _read_file(name: str, stream: Iterable[str], reading: Reading, faults: list[
         row = dict(zip(header, cells, strict=True))
         if row["engine"] != ENGINE:
             reading.n_other_engines += 1
-            continue
+            if not keep_others:
+                continue
         found = list(_faults(row))
         faults += [f"{name}:{reader.line_num}: {fault}" for fault in found]
         if not found:
