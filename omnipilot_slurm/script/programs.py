@@ -48,6 +48,7 @@ _OTHER_MODULES: Final = re.compile(
     r"^(?:sglang\.|lmdeploy|llama_cpp|lightllm|aphrodite\.|fastchat\.serve\.(?:vllm|model)_worker"
     r"|mlc_llm|text_generation_server|tensorrt_llm|infinity_emb|exllamav)"
 )
+_OTHER_FILES: Final = re.compile(r"(?:^|/)(?:sglang/launch_server|fastchat/serve/\w+worker)\.py$")
 _OTHER_IMAGES: Final = re.compile(
     r"sglang|text-generation-inference|ollama|tritonserver|lmdeploy|trtllm|llama\.cpp|aphrodite"
 )
@@ -59,8 +60,9 @@ _TRAIN: Final = re.compile(
     r"(?<!pre)train(?!ed)|(?<![a-z])(?:grpo|ppo|dpo|rlhf|rloo|sft|verl|openrlhf|finetune|fine_tune"
     r"|algo=)"
 )
-_VLLM: Final = re.compile(r"vllm", re.IGNORECASE)
-_COULD_SERVE: Final = re.compile(r"vllm|(?<![a-z])(?:serve|engine|launch)", re.IGNORECASE)
+#: nvllm is something else
+_VLLM: Final = re.compile(r"(?<!\bn)vllm", re.IGNORECASE)
+_COULD_SERVE: Final = re.compile(r"(?<!\bn)vllm|(?<![a-z])(?:serve|engine|launch)", re.IGNORECASE)
 #: a command that is neither a known program nor a function of the script: perhaps of a sourced file
 _COMMAND_COULD_SERVE: Final = re.compile(
     r"vllm|^(?:start|run|launch|serve|deploy|spawn)_\w*(?:serve|engine|llm|model)"
@@ -70,7 +72,7 @@ _COMMAND_COULD_SERVE: Final = re.compile(
 #: scripts whose names say that they do something else than serve
 _HARMLESS: Final = re.compile(
     r"^(?:set_?up|install|download|fetch|pull|build|clean(?:up)?|stop|kill|wait|health|check|test"
-    r"|convert|preprocess|prepare|upload|submit|monitor|poll|activate|env|load_modules)",
+    r"|convert|preprocess|prepare|upload|submit|monitor|poll|activate|env|load_modules|rustup|miniconda|miniforge)",
     re.IGNORECASE,
 )
 _URL: Final = re.compile(r"https?://")
@@ -83,7 +85,7 @@ _URL_OPTION: Final = re.compile(
 _URL_VARIABLE: Final = re.compile(r"(?:BASE_URL|API_BASE|API_URL|VLLM_URL|SERVER_URL|ENDPOINT)$")
 _PLAIN_MODULES: Final = frozenset(
     "pip venv virtualenv ensurepip http json compileall site uv py_compile pytest timeit"
-    " ipykernel notebook jupyter zipfile tarfile".split()
+    " ipykernel notebook jupyter zipfile tarfile grpc_tools".split()
 )
 _SYSTEM_FOLDERS: Final = ("/bin/", "/usr/", "/sbin/", "/opt/slurm/")
 #: programs that are what their names say wherever they are installed
@@ -120,7 +122,8 @@ def of_program(name: str, path: str, args: list[str], *, images: Iterable[str] =
     if any(_OTHER_IMAGES.search(image.lower()) for image in images):
         return Kind.OTHER_SERVER
     if name in _APP_SERVERS:
-        return Kind.OPAQUE if _COULD_SERVE.search(text) else Kind.NONE
+        is_harmless = all(arg.startswith("-") or _HARMLESS.match(arg) for arg in args)
+        return Kind.OPAQUE if _COULD_SERVE.search(text) and not is_harmless else Kind.NONE
     return Kind.OPAQUE if _is_own_program(name, path) else Kind.NONE
 
 
@@ -197,7 +200,7 @@ def of_python(target: str, args: list[str], *, is_module: bool, urls: Iterable[s
     name = target if is_module else target.rsplit("/", 1)[-1]
     last = name.rsplit(".", maxsplit=1)[-1] if is_module else name
     text = " ".join([name, *args])
-    known = _of_known_python(name, args, is_module=is_module)
+    known = _of_known_python(target, name, args, is_module=is_module)
     if known is not None:
         return known
     calls = [text, *urls]
@@ -211,13 +214,13 @@ def of_python(target: str, args: list[str], *, is_module: bool, urls: Iterable[s
     return Kind.OPAQUE if _COULD_SERVE.search(text) else Kind.NONE
 
 
-def _of_known_python(name: str, args: list[str], *, is_module: bool) -> Kind | None:
+def _of_known_python(target: str, name: str, args: list[str], *, is_module: bool) -> Kind | None:
     if re.search(r"benchmark_serving", name):
         return Kind.CLIENT
     if re.search(r"benchmark_(?:throughput|latency)", name):
         return Kind.BENCH
     if not is_module:
-        return None
+        return _of_known_file(target, name, args)
     package = name.partition(".")[0]
     if package in _PLAIN_MODULES:
         return Kind.NONE
@@ -229,6 +232,14 @@ def _of_known_python(name: str, args: list[str], *, is_module: bool) -> Kind | N
         return _launched(" ".join(args))
     if package in ("lm_eval", "lighteval"):
         return _evaluation(package, args, " ".join(args))
+    return None
+
+
+def _of_known_file(path: str, name: str, args: list[str]) -> Kind | None:
+    if _OTHER_FILES.search(path):
+        return Kind.OTHER_SERVER
+    if name in _EVALUATORS or path.endswith("lm_eval/__main__.py"):
+        return _evaluation("lm_eval", args, " ".join(args))
     return None
 
 

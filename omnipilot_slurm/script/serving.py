@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.budget import Expired
     from omnipilot_slurm.script.tres import GpuRequest
 
-_CANDIDATE: Final = re.compile(rb"vllm|#\s?OMNIPILOT", re.IGNORECASE)
+_CANDIDATE: Final = re.compile(rb"(?<!\bn)vllm|#\s?OMNIPILOT", re.IGNORECASE)
 _CONFLICT: Final = re.compile(rb"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
-_TEMPLATE_DIRECTIVE: Final = re.compile(rb"^#SBATCH\b.*(?:\{\{|\{%|<%)", re.MULTILINE)
+_TEMPLATE_DIRECTIVE: Final = re.compile(
+    rb"^#SBATCH\b.*(?:\{\{|\{%|<%|(?<!\$)\{[A-Za-z_]\w*\})", re.MULTILINE
+)
 _SHELL_SHEBANG: Final = re.compile(rb"^#!\s*\S*?(?:/|env\s+(?:-\S+\s+)?)(?:ba|da|k|z)?sh\b")
 _PYTHON_SHEBANG: Final = re.compile(rb"^#!.*\bpython[\d.]*\b")
 

@@ -31,7 +31,10 @@ _GPU_WORD: Final = (
     r"|a5500|a5000|a4500|a4000|a2000|l40s|l40|l20|l4|v100s?|p100|p40|m40|k80|t4|mi355x|mi325x|mi300[ax]?"
     r"|mi250x?|mi210|mi100|titan\w*|rtx\w+|[1-5]0[5-9]0(?:ti)?)"
 )
-_GPU_TOKEN: Final = re.compile(rf"(?:^|[^a-z0-9])(?:gpu)?(?P<gpu>{_GPU_WORD})(?=$|[^a-z0-9]|x\d)")
+_GPU_TOKEN: Final = re.compile(
+    rf"(?:^|[^a-z0-9])(?:gpus?)?(?:\d{{1,2}}x?)?(?P<gpu>{_GPU_WORD})"
+    r"(?=$|[^a-z0-9]|x\d|sxm|pcie|nvl|mig|(?:16|24|32|40|48|64|80|94|96|141)gb?(?![a-z0-9]))"
+)
 #: longest request that is read
 _MAX_CHARS: Final = 1024
 #: more GPUs than any job holds; above it a number is a mistake

@@ -91,10 +91,14 @@ def test_a_request_is_read_as_sbatch_does(options: str) -> None:
 
 
 NAMES = {
-    "a100": "a100", "gpu-a100-80g": "a100", "gpu_h100_il": "h100", "dgxa100": None, "H100": "h100",
-    "NVIDIA_A40": "a40", "rtx6000ada": "rtx6000ada", "rtx_6000": "rtx_6000", "mi300x": "mi300x",
-    "v100s": "v100s", "gpua40x8": "a40", "gh200": "gh200", "a10": "a10", "a1000": None, "t4": "t4",
-    "sat4": None, "2080ti": "2080ti", "long": None, "": None, "a100|a100": "a100",
+    "a100": "a100", "gpu-a100-80g": "a100", "gpu_h100_il": "h100", "dgxa100": None,
+    "H100": "h100", "NVIDIA_A40": "a40", "rtx6000ada": "rtx6000ada", "rtx_6000": "rtx_6000",
+    "mi300x": "mi300x", "v100s": "v100s", "gpua40x8": "a40", "gh200": "gh200", "a10": "a10",
+    "a1000": None, "t4": "t4", "GPU4v100": "v100", "gpu2080ti": "2080ti", "gpu_4090": "4090",
+    "4xa100": "a100", "8a100": "a100", "a100-sxm4-80gb": "a100", "A100PCIe": "a100",
+    "h100nvl": "h100", "a10080gb": "a100", "a10040": None, "lrz-hgx-h100-94x4": "h100",
+    "1080": "1080", "p40": "p40", "sat4": None, "2080ti": "2080ti", "long": None, "": None,
+    "a100|a100": "a100",
 }  # fmt: skip
 
 

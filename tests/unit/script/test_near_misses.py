@@ -15,6 +15,10 @@ NOT_SERVERS = {
     "batch module": ("python -m vllm.entrypoints.openai.run_batch -i a --model M/x", "offline"),
     "lm_eval": ("lm_eval --model vllm --model_args pretrained=M/x --tasks t", "offline"),
     "lm_eval module": ("python -m lm_eval --model vllm --model_args pretrained=M/x", "offline"),
+    "lm_eval in a folder": (
+        "python /opt/lm-evaluation-harness/lm_eval --model vllm --model_args pretrained=M",
+        "offline",
+    ),
     "lm_eval client": ("lm_eval --model local-completions # of vllm", "client"),
     "lighteval": ('lighteval vllm "model_name=M/x" t', "offline"),
     "LLM in -c": ("python -c \"from vllm import LLM; LLM('M/x')\"", "offline"),
@@ -29,6 +33,10 @@ NOT_SERVERS = {
     "ollama": ("ollama serve # not vllm", "other_server"),
     "tgi": ("apptainer run tgi.sif text-generation-launcher --model-id M # vllm", "other_server"),
     "sglang": ("python -m sglang.launch_server --model-path M # vllm", "other_server"),
+    "worker of fastchat": (
+        "python $DIR/fastchat/serve/vllm_worker.py --controller http://n:1 --model-path M",
+        "other_server",
+    ),
     "sglang image": ("docker run lmsysorg/sglang:latest run it # vllm", "other_server"),
     "swift deploy": ("swift deploy --infer_backend vllm", "other_server"),
     "jobs of ray": ("ray job list # vllm", "none"),
@@ -39,6 +47,8 @@ NOT_SERVERS = {
     "nothing for each line": ("xargs\nparallel --jobs 2 # vllm", "none"),
     "pip": ("pip install vllm==0.9.2\npython -m pip install -U vllm", "none"),
     "uv in a folder": ("$HOME/.local/bin/uv pip install vllm", "none"),
+    "make": ("make build-vllm-cuda -j8", "none"),
+    "another name": (". ~/nvllm/blend.sh\nbash run.sh", "none"),
     "which": ("which vllm || echo no vllm serve", "none"),
     "help": ("vllm serve --help | head", "none"),
     "version": ("vllm --version\npython -c 'import vllm; print(vllm.__version__)'", "none"),
@@ -86,6 +96,7 @@ UNCLEAR = {
     "image with words that are not seen": 'apptainer run vllm-openai.sif "$1" --port 1',
     "job of ray": "ray job submit --working-dir . -- python serve.py --vllm",
     "python with options": "python -X dev -u server.py --vllm",
+    "make of a server": "make run-vllm-server",
     "python named so": "python start_vllm.py --model M/x -tp 2",
     "python engine flag": "python main.py --engine vllm",
     "python in a variable": "python $VLLM_ENTRY --model M/x",
@@ -128,8 +139,9 @@ def test_a_program_that_is_not_seen_is_none_where_nothing_names_vllm() -> None:
     expect(read("bash run_all.sh\n./x\n$CMD"), {"is_serving": False, "kind": "none"})
 
 
-def test_a_template_in_the_directives_is_unclear() -> None:
-    found = read("vllm serve M/x", head="#!/bin/bash\n#SBATCH --gpus={{ gpus }}\n")
+@pytest.mark.parametrize("value", ["{{ gpus }}", "{% if a %}", "<%= gpus %>", "a100:{n_gpus}"])
+def test_a_template_in_the_directives_is_unclear(value: str) -> None:
+    found = read("vllm serve M/x", head=f"#!/bin/bash\n#SBATCH --gpus={value}\n")
     expect(found, {"is_serving": None, "kind": "opaque"})
 
 
