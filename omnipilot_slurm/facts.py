@@ -84,9 +84,10 @@ class Tower:
     `image_patches` that become `image_tokens`; a video is up to `n_frames` frames of
     `video_patches` and `video_tokens` each, as many as the context holds (0: takes none, or not
     known). `n_outputs` rows of the language model's width leave it per token. `gated`: its MLPs
-    have a gate; `rotary`: it rotates queries and keys; `one_by_one`: it runs image by image, frame
-    by frame; `masked`: it may hold a mask of patches x patches. `sized`: the sizes are those of
-    this checkpoint, else of its family, whose processor may be set to smaller ones.
+    have a gate; `rotary`: it rotates queries and keys; `normed`: it norms them, in 32 bits;
+    `one_by_one`: it runs image by image, frame by frame; `masked`: it may hold a mask of patches x
+    patches. `sized`: the sizes are those of this checkpoint, else of its family, whose processor
+    may be set to smaller ones. `heads` of 0 are not known.
     """
 
     hidden: int
@@ -99,8 +100,10 @@ class Tower:
     video_tokens: int = 0
     n_frames: int = 1
     n_outputs: int = 1
+    heads: int = 0
     gated: bool = False
     rotary: bool = False
+    normed: bool = False
     one_by_one: bool = False
     masked: bool = False
     sized: bool = False

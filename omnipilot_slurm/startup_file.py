@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 FILE = "startup.yaml"
 SCHEMA_VERSION = 1
 _N_BOUNDS = 3
-COMMON = ("weights_frac", "hidden_copies", "encoder_kib", "encoder_tokens", "context_gib")
+COMMON = (
+    *("weights_frac", "plain_weights_frac", "hidden_copies", "encoder_kib", "encoder_tokens"),
+    "context_gib",
+)
 OF_ERA = tuple(field.name for field in fields(EraCoefficients))
 _ERA = Section(keys={name: ListOf(item=Number()) for name in OF_ERA})
 #: what startup.yaml may say: an interval for each coefficient, those that versions change by era

@@ -53,7 +53,9 @@ CLASSES = {
 }  # fmt: skip
 #: classes that tie their embeddings whatever a count says, and below which width others do
 TIED_BELOW = {"qwen2": 2100, "qwen3": 2600, "gemma": 10**6, "gemma2": 10**6, "gemma3_text": 10**6,
-              "cohere": 10**6}  # fmt: skip
+              "cohere": 10**6, "qwen2_vl": 2100, "qwen2_5_vl": 2100}  # fmt: skip
+#: the towers of Qwen2-VL and Qwen2.5-VL have 0.67e9
+QWEN_TOWER_BELOW = 0.8e9
 #: what a class slides by where the row does not say
 SLIDING: dict[str, dict[str, Any]] = {
     "gemma2": {"sliding_window": 4096},
@@ -115,6 +117,11 @@ def _plain_reading(
     if int(row["hidden_size"]) >= TIED_BELOW.get(kind, 0):
         return _confirmed(separate, stated) or _confirmed(joined, stated)
     # a small checkpoint may store a tied matrix twice: its class decides
+    if joined.kind == "multimodal":
+        once = _confirmed(joined, stated)
+        if once is not None and once.tower_params < QWEN_TOWER_BELOW:
+            return once
+        return _confirmed(joined, stated - joined.vocab * joined.hidden)
     twice = _confirmed(separate, stated) is not None
     return _confirmed(joined, parameter_count(joined).total if twice else stated)
 

@@ -85,6 +85,7 @@ def _qwen2_tower(vision: Fields, width: int, inner: int, *, gated: bool) -> Towe
         video_patches=_MERGED * _QWEN_IMAGE_TOKENS,
         video_tokens=_QWEN_IMAGE_TOKENS,
         n_frames=_QWEN2_PAIRS,
+        heads=_or(vision, "num_heads", 0),
         gated=gated,
         rotary=True,
     )
@@ -101,6 +102,7 @@ def _qwen3(_root: Fields, vision: Fields) -> Tower:
         video_patches=_MERGED * _QWEN3_VIDEO_TOKENS,
         video_tokens=_QWEN3_VIDEO_TOKENS,
         n_outputs=1 + len(vision.counts("deepstack_visual_indexes")),
+        heads=_or(vision, "num_heads", 0),
         rotary=True,
     )
 
@@ -144,6 +146,7 @@ def _internvl(root: Fields, vision: Fields) -> Tower:
         video_patches=grid + 1 if frames else 0,
         video_tokens=tokens if frames else 0,
         n_frames=_UNBOUNDED if frames else 1,
+        normed=vision.flag("qk_normalization", default=False),
         sized=root.has("max_dynamic_patch"),
     )
 
@@ -184,6 +187,7 @@ def _encoder(vision: Fields) -> Tower:
         intermediate=_need(vision, "intermediate_size"),
         layers=_need(vision, "num_hidden_layers"),
         patch_values=_CHANNELS * _or(vision, "patch_size", 14) ** 2,
+        heads=_or(vision, "num_attention_heads", 0),
     )
 
 

@@ -84,8 +84,10 @@ _TOWER = Section(
         "video_tokens": _WIDTH,
         "n_frames": Integer(lo=1, hi=10**7),
         "n_outputs": Integer(lo=1, hi=100),
+        "heads": _COUNT,
         "gated": Flag(),
         "rotary": Flag(),
+        "normed": Flag(),
         "one_by_one": Flag(),
         "masked": Flag(),
         "sized": Flag(),
@@ -93,7 +95,7 @@ _TOWER = Section(
     optional=frozenset(
         {
             "image_patches", "image_tokens", "video_patches", "video_tokens", "n_frames",
-            "n_outputs", "gated", "rotary", "one_by_one", "masked", "sized",
+            "n_outputs", "heads", "gated", "rotary", "normed", "one_by_one", "masked", "sized",
         }
     ),
     into=Tower,

@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.records import EngineArgs, Interval
@@ -139,7 +139,7 @@ def fit(
         )
         for era, held in prior.eras.items()
     }
-    weights = {
+    weights: dict[str, Any] = {
         name: widened(implied[name], _LEAST[name], getattr(prior, name))
         for name in _LEAST.keys() & set(COMMON)
         if implied.get(name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from omnipilot_slurm.vllm.grammar import before, candidates, since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
@@ -112,27 +112,34 @@ def scheduling(
     it is, except where a version overrides it.
     """
     here = candidates(args.vllm_version)
-    settings = [
-        _settled_v1(era, args, gpu, max_model_len, usage)
-        if engine == "V1"
-        else _settled_v0(era, args, model, max_model_len)
-        for era in _ERAS
-        if era.versions & here
-        for engine in _engines(era, args, model, gpu)
-    ]
-    return Scheduling(
-        engine=_distinct(setting.engine for setting in settings),
-        chunked_prefill=_distinct(setting.chunked for setting in settings),
-        max_num_batched_tokens=_distinct(setting.tokens for setting in settings),
-        max_num_seqs=_distinct(setting.seqs for setting in settings),
+    return _spread(
+        _settings(args, model, gpu, max_model_len=max_model_len, usage=usage, versions=here)
     )
+
+
+def scheduling_of(
+    args: EngineArgs,
+    model: ModelFacts,
+    gpu: GpuFacts,
+    *,
+    max_model_len: int,
+    engine: str,
+    versions: int,
+) -> Scheduling | None:
+    """Return a server's scheduling by V0 or V1 in any of `versions`, None where none runs it."""
+    settings = _settings(
+        args, model, gpu, max_model_len=max_model_len, usage=Usage.SERVER, versions=versions
+    )
+    run = [setting for setting in settings if setting.engine == engine]
+    return _spread(run) if run else None
 
 
 class _Era(NamedTuple):
     """Versions that schedule alike.
 
     `large` says which GPUs get the large values: named h100 or h200 ("name"), from 70 GiB on
-    ("memory"), the same without the A100 ("not_a100"), or that and more from 160 GiB on ("huge").
+    ("memory"), the same without the A100 ("not_a100"), or that and more from 160 GiB on ("huge");
+    `many_seqs` that all of them get the many sequences.
     """
 
     versions: int
@@ -140,6 +147,7 @@ class _Era(NamedTuple):
     v0: bool = False
     v1: bool = True
     v0_chunk: int = 2048
+    many_seqs: bool = False
     seqs_follow_tokens: bool = False
     unchunked_is_length: bool = False
     chunking_settable: bool = False
@@ -152,7 +160,8 @@ def _versions(first: str, end: str | None = None) -> int:
 _ERAS = (
     _Era(versions=_versions("0.5.5", "0.6.5"), v0=True, v1=False, v0_chunk=512),
     _Era(versions=_versions("0.6.5", "0.8.0"), v0=True, v1=False),
-    _Era(versions=_versions("0.8.0", "0.8.5"), v0=True, large="name"),
+    _Era(versions=_versions("0.8.0", "0.8.4"), v0=True, large="name", many_seqs=True),
+    _Era(versions=_versions("0.8.4", "0.8.5"), v0=True, large="name"),
     _Era(versions=_versions("0.8.5", "0.9.0"), v0=True, large="memory"),
     _Era(versions=_versions("0.9.0", "0.9.2"), v0=True),
     _Era(versions=_versions("0.9.2", "0.10.1"), v0=True, unchunked_is_length=True),
@@ -178,6 +187,35 @@ class _Setting(NamedTuple):
     chunked: bool
     tokens: int
     seqs: int
+
+
+def _settings(
+    args: EngineArgs,
+    model: ModelFacts,
+    gpu: GpuFacts,
+    *,
+    max_model_len: int,
+    usage: Usage,
+    versions: int,
+) -> list[_Setting]:
+    """Return what each of `versions` settles on, oldest first, what several do alike once."""
+    return [
+        _settled_v1(era, args, gpu, max_model_len, usage)
+        if engine == "V1"
+        else _settled_v0(era, args, model, max_model_len)
+        for era in _ERAS
+        if era.versions & versions
+        for engine in _engines(era, args, model, gpu)
+    ]
+
+
+def _spread(settings: Sequence[_Setting]) -> Scheduling:
+    return Scheduling(
+        engine=_distinct(setting.engine for setting in settings),
+        chunked_prefill=_distinct(setting.chunked for setting in settings),
+        max_num_batched_tokens=_distinct(setting.tokens for setting in settings),
+        max_num_seqs=_distinct(setting.seqs for setting in settings),
+    )
 
 
 def _engines(era: _Era, args: EngineArgs, model: ModelFacts, gpu: GpuFacts) -> tuple[str, ...]:
@@ -258,7 +296,7 @@ def _v1_batch(era: _Era, gpu: GpuFacts, usage: Usage) -> tuple[int, int]:
 
 
 def _seqs(era: _Era, *, large: bool) -> int:
-    return 1024 if large or era.large == "name" else 256
+    return 1024 if large or era.many_seqs else 256
 
 
 def _by_version(version: str | None, *changes: tuple[str, T]) -> Default[T]:

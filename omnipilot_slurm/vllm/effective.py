@@ -124,10 +124,18 @@ def _of_version(
     version, stages = engine.vllm_version, engine.pipeline_parallel
     bits = candidates(version)
     length = effective_length(model, engine, bits)
-    scheduling = defaults.scheduling(engine, model, gpu, max_model_len=length or _SOME_LENGTH)
     utilization = engine.gpu_memory_utilization
     for era in eras:
-        if era.engine not in scheduling.engine.values:
+        alike = here & era.versions or bits
+        scheduling = defaults.scheduling_of(
+            engine,
+            model,
+            gpu,
+            max_model_len=length or _SOME_LENGTH,
+            engine=era.engine,
+            versions=alike,
+        )
+        if scheduling is None:
             continue
         yield Engine(
             era=era.name,
@@ -138,7 +146,7 @@ def _of_version(
                 model,
                 engine,
                 era,
-                here & era.versions or bits,
+                alike,
                 length=length,
                 scheduling=scheduling,
             ),

@@ -19,7 +19,7 @@ from omnipilot_slurm.vllm.options import VERSIONS
 from omnipilot_slurm.vllm.processing import Item, items_of, limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from omnipilot_slurm.facts import ModelFacts, Tower
     from omnipilot_slurm.records import EngineArgs
@@ -46,8 +46,14 @@ _GATHERS = {
     "Qwen2_5_VLForConditionalGeneration": before("0.11.1"),
 }
 _WIDE_ROTATION = before("0.11.1")
-#: V0 before this one encodes images only; up to the second it leaves items out that do not fit
-_V0_IMAGES, _V0_LEAVES_OUT = before("0.6.6.post1"), since("0.6.6.post1") & before("0.8.3")
+_INTERN = "InternVLChatModel"
+#: a model's class takes images only
+_IMAGES_ONLY = {None: before("0.6.6.post1"), _INTERN: before("0.9.0")}
+#: V0 leaves items out that do not fit, once a model's class has a processor
+_LEAVES_OUT = {
+    None: since("0.6.6.post1") & before("0.8.3"),
+    _INTERN: since("0.7.2") & before("0.8.3"),
+}
 _ONE_EACH, _MANY = before("0.8.5"), 999
 #: a prompt holds no more items than its context has room for
 _WITHIN_CONTEXT = since("0.10.1")
@@ -55,13 +61,12 @@ _WITHIN_CONTEXT = since("0.10.1")
 _CHANGED = (
     *(_MADE_FOR_TOKENS, _MADE_FOR_ITEM, _ROOM_FOR_IMAGE, _FEWER_PAIRS, _ROUNDS_UP, _SPREADS),
     *(_STAMPED, _RAW_PIXELS, *_GATHERS.values(), _WIDE_ROTATION, _ONE_EACH, _WITHIN_CONTEXT),
-    *(_V0_IMAGES, _V0_LEAVES_OUT),
+    *(*_IMAGES_ONLY.values(), *_LEAVES_OUT.values()),
 )
 #: what stands around an item's tokens, at most
 _AROUND = 32
 _QWEN2_PAIRS = 8
 _STAMPING = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
-_ROOM_ALWAYS = "InternVLChatModel"
 
 
 class Encoded(NamedTuple):
@@ -213,16 +218,14 @@ class _Step(NamedTuple):
         """Return all items that a prompt may have, images in one pass, videos in another."""
         batch = self.batch
         n_images = self.limit("image", most=1) if items.image.tokens else 0
-        n_videos = self.limit("video", most=1) if items.video.tokens else 0
-        if self.bit & _V0_IMAGES:
-            n_videos = 0
+        n_videos = self.limit("video", most=1) if self.takes_videos(items) else 0
         images = n_images * items.image.tokens
         n_frames = self.n_frames(items, batch.tokens - images) if n_videos else 0
         tokens = images + n_videos * n_frames * items.video.tokens
         if not tokens:
             return Encoded(seqs=1)
         seqs = max(min(batch.seqs, batch.tokens // tokens), 1)
-        if self.bit & _V0_LEAVES_OUT and tokens > batch.tokens // seqs:
+        if self.is_in(_LEAVES_OUT) and tokens > batch.tokens // seqs:
             return Encoded(seqs=seqs)
         patches = max(n_images * items.image.patches, n_videos * n_frames * items.video.patches)
         return self.how()._replace(
@@ -245,12 +248,20 @@ class _Step(NamedTuple):
         default = most if most is not None else 1 if self.bit & _ONE_EACH else _MANY
         return limits(self.engine.mm_limits).counts.get(modality, default)
 
+    def is_in(self, versions: Mapping[str | None, int]) -> bool:
+        """Return whether the version is one of those of the model's class, or of all others."""
+        return bool(self.bit & versions.get(self.model.architecture, versions[None]))
+
+    def takes_videos(self, items: Items) -> bool:
+        """Return whether the model takes videos, and its class in this version as well."""
+        return bool(items.video.tokens) and not self.is_in(_IMAGES_ONLY)
+
     def video_budget(self, items: Items, image: int) -> int:
         """Return the tokens that a version counts for its longest video, 0 for none."""
-        if not items.video.tokens or not self.limit("video"):
+        if not self.takes_videos(items) or not self.limit("video"):
             return 0
         room = self.batch.length
-        if self.model.architecture == _ROOM_ALWAYS or self.bit & _ROOM_FOR_IMAGE:
+        if self.model.architecture == _INTERN or self.bit & _ROOM_FOR_IMAGE:
             room -= image
         tokens = self.n_frames(items, room) * items.video.tokens
         if self.bit & _STAMPED and self.model.architecture in _STAMPING:

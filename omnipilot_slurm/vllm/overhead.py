@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Triple = tuple[float, float, float]
 GIB = 2.0**30
 _KIB = 1024.0
+_NOTHING: Triple = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,8 @@ class EraCoefficients:
 
     `activation_frac` multiplies the computed peak (above 1: the allocator's slack), `sampler_bytes`
     is bytes per (sequence x vocabulary entry), `non_torch_parallel_gib` holds for every GPU of a
-    group of two and grows by `non_torch_per_gpu_gib` for each further one.
+    group of two that NVLink joins and grows by `non_torch_per_gpu_gib` for each further one,
+    `non_torch_pcie_gib` for every GPU of a group without it.
     """
 
     sampler_bytes: Interval
@@ -44,6 +46,7 @@ class EraCoefficients:
     non_torch_gib: Interval
     non_torch_parallel_gib: Interval
     non_torch_per_gpu_gib: Interval
+    non_torch_pcie_gib: Interval
     graphs_gib: Interval
     graphs_per_layer_gib: Interval
 
@@ -52,13 +55,15 @@ class EraCoefficients:
 class StartupCoefficients:
     """What was fitted on public start-up figures (etc/startup.yaml).
 
-    `weights_frac` is loaded over computed weights, `hidden_copies` the rows of width `hidden` that
-    a forward pass holds per token, `encoder_kib` what a tower that is not known holds per token it
-    encodes, `encoder_tokens` how many it encodes at most, `context_gib` the CUDA context,
-    `draft_frac` what a draft model adds to the weights at most.
+    `weights_frac` is loaded over computed weights, `plain_weights_frac` the same of 16-bit models
+    without experts, `hidden_copies` the rows of width `hidden` that a forward pass holds per token,
+    `encoder_kib` what a tower that is not known holds per token it encodes, `encoder_tokens` how
+    many it encodes, `context_gib` the CUDA context, `draft_frac` what a draft model adds to the
+    weights at most.
     """
 
     weights_frac: Interval
+    plain_weights_frac: Interval
     hidden_copies: Interval
     encoder_kib: Interval
     encoder_tokens: Interval
@@ -83,6 +88,16 @@ class StartupCoefficients:
                 per_layer=_triple(era.graphs_per_layer_gib),
             )
             for name, era in self.eras.items()
+        }
+
+    @cached_property
+    def numbers_over_pcie(self) -> Mapping[str, EraNumbers]:
+        """The same of cards that exchange over PCIe."""
+        return {
+            name: numbers._replace(
+                parallel=_triple(self.eras[name].non_torch_pcie_gib), per_gpu=_NOTHING
+            )
+            for name, numbers in self.numbers.items()
         }
 
 
@@ -168,7 +183,7 @@ def overhead(
     wide: Widths, step: Step, n_gpus: int, n_layers: float | None, era: EraNumbers
 ) -> Overhead:
     """Return what a server of `n_gpus` holds besides; `n_layers` None: no CUDA graphs."""
-    graphs = (0.0, 0.0, 0.0) if n_layers is None else _grown(era.graphs, era.per_layer, n_layers)
+    graphs = _NOTHING if n_layers is None else _grown(era.graphs, era.per_layer, n_layers)
     alone = n_gpus == 1
     return Overhead(
         activation=_activation(wide, step, era),

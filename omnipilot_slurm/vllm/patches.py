@@ -26,9 +26,9 @@ _GATED = 3
 class Patch(NamedTuple):
     """Bytes of one patch: its pixels, a row of hidden states, a share of one, of the MLP's width.
 
-    `pixels_raw` are its pixels in 32 bits. `head` is a row of the heads of one GPU; the `_lo` ones
-    are with the tower cut over all GPUs, the others as it is cut here. `n_inner` counts the rows of
-    MLP width that live at once.
+    `pixels_raw` are its pixels in 32 bits. `head` is a row of the heads of one GPU, all of them
+    where TP does not divide them; the `_lo` ones are with the tower cut over all GPUs, the others
+    as it is cut here. `n_inner` counts the rows of MLP width that live at once.
     """
 
     pixels: float
@@ -40,6 +40,7 @@ class Patch(NamedTuple):
     inner: float
     n_inner: int
     rotary: bool
+    normed: bool
     shared: bool
     masked_bytes: float
 
@@ -51,15 +52,21 @@ def patch_of(tower: Tower, cut: int, tensor_parallel: int, dtype_bytes: float) -
         pixels=tower.patch_values * dtype_bytes,
         pixels_raw=tower.patch_values * _RAW_BYTES,
         hidden=hidden,
-        head_lo=hidden / tensor_parallel,
-        head=hidden / cut,
+        head_lo=hidden / shares_of_heads(tower, tensor_parallel),
+        head=hidden / shares_of_heads(tower, cut),
         inner_lo=inner / tensor_parallel,
         inner=inner / cut,
         n_inner=_GATED if tower.gated else 2,
         rotary=tower.rotary,
+        normed=tower.normed,
         shared=cut > 1,
         masked_bytes=dtype_bytes if tower.masked else 0.0,
     )
+
+
+def shares_of_heads(tower: Tower, n_gpus: int) -> int:
+    """Return how many GPUs share the tower's heads: one where they do not divide them."""
+    return 1 if tower.heads % n_gpus else n_gpus
 
 
 def encoder_bytes(patch: Patch, encoded: Encoded, bound: int) -> float:
@@ -70,15 +77,13 @@ def encoder_bytes(patch: Patch, encoded: Encoded, bound: int) -> float:
     usual = encoded.patches * (pixels + _usual(patch, encoded))
     if bound == 1:
         return usual
-    mask = patch.masked_bytes * encoded.patches**2
-    return (
-        _SLACK * (usual + encoded.patches * (2 * patch.hidden + patch.inner + 4 * patch.head))
-        + mask
-    )
+    copied = encoded.patches * _COPIED_HEADS * patch.head
+    return _SLACK * (usual + copied) + patch.masked_bytes * encoded.patches**2
 
 
 def _least(patch: Patch, encoded: Encoded) -> float:
-    attention = 2 * patch.hidden + 4 * patch.head_lo
+    n_heads = 7 if patch.normed else 4
+    attention = 2 * patch.hidden + n_heads * patch.head_lo
     if encoded.gathers and patch.shared:
         attention = 8 * patch.hidden + 3 * patch.head_lo
     return max(2 * patch.hidden + patch.n_inner * patch.inner_lo, attention)
@@ -89,6 +94,8 @@ def _usual(patch: Patch, encoded: Encoded) -> float:
     n_hidden, n_heads = 3, 5
     if patch.rotary:
         n_hidden, n_heads = (3, 11) if encoded.wide_rotation else (4, 8)
+    if patch.normed:
+        n_hidden, n_heads = 2, 10
     attention = n_hidden * patch.hidden + n_heads * patch.head
     if encoded.gathers and patch.shared:
         attention = max(attention, 8 * patch.hidden + 3 * patch.head)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from omnipilot_slurm.vllm.report import MemoryPlan
 
 
+#: from here on a card has NVLink (or the like) to the others of its node
+_LINKED_GB_S = 100.0
+
+
 class Memory(NamedTuple):
     """The memory of the fullest GPU over all eras in question, and what each era leaves."""
 
@@ -32,9 +36,13 @@ class Memory(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """What no card changes: weights before fitted corrections, the split, the engine without it."""
+    """What no card changes: weights before fitted corrections, the split, the engine without it.
+
+    `plain`: the weights are those of a 16-bit model without experts, which load as counted.
+    """
 
     weights: Interval
+    plain: bool
     split: Split
     unsplit: EngineArgs
 
@@ -43,8 +51,10 @@ def memory_of(
     model: ModelFacts, gpu: GpuFacts, engine: EngineArgs, coefficients: StartupCoefficients
 ) -> Memory:
     """Return the memory in each era that the version may belong to, newest last."""
-    loaded, total, numbers = _loaded(model, engine), total_gib(gpu), coefficients.numbers
-    weights = _weights(loaded.weights, engine, coefficients)
+    loaded, total = _loaded(model, engine), total_gib(gpu)
+    linked = gpu.link_gb_s >= _LINKED_GB_S
+    numbers = coefficients.numbers if linked else coefficients.numbers_over_pcie
+    weights = _weights(loaded, engine, coefficients)
     eras = tuple(
         left_for_cache(total, effective, loaded.split, weights, numbers[effective.era])
         for effective in effective_engines(model, gpu, loaded.unsplit)
@@ -57,19 +67,23 @@ def memory_of(
 
 @lru_cache(maxsize=1024)
 def _loaded(model: ModelFacts, engine: EngineArgs) -> _Loaded:
+    quantization = quantization_in_force(model, engine)
     weights = weights_gib(
         model,
-        quantization_in_force(model, engine),
+        quantization,
         dtype_bytes=dtype_bytes(engine),
         tensor_parallel=engine.tensor_parallel,
         pipeline_parallel=engine.pipeline_parallel,
         data_parallel=engine.data_parallel,
+        whole_tower=engine.mm_encoder_data_parallel,
     )
-    return _Loaded(weights, split(model, engine), replace(engine, tensor_parallel=1))
+    plain = quantization is None and model.experts is None
+    return _Loaded(weights, plain, split(model, engine), replace(engine, tensor_parallel=1))
 
 
-def _weights(loaded: Interval, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
-    frac, offloaded = coefficients.weights_frac, engine.cpu_offload_gib
+def _weights(found: _Loaded, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
+    loaded, offloaded = found.weights, engine.cpu_offload_gib
+    frac = coefficients.plain_weights_frac if found.plain else coefficients.weights_frac
     draft = coefficients.draft_frac if engine.speculative else 0.0
     return Interval(
         lo=max(loaded.lo * frac.lo - offloaded, 0.0),

@@ -17,7 +17,13 @@ SIGLIP = {
     "image_size": 896,
     "patch_size": 14,
 }
-INTERN_VIT = {"num_hidden_layers": 45, "hidden_size": 3200, "intermediate_size": 12800}
+INTERN_VIT = {
+    "num_hidden_layers": 45,
+    "hidden_size": 3200,
+    "intermediate_size": 12800,
+    "num_attention_heads": 25,
+    "qk_normalization": True,
+}
 QWEN_VISION = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420}
 
 
@@ -69,6 +75,7 @@ def test_internvl_takes_its_tiles_and_their_thumbnail():
     found = tower("internvl_chat", INTERN_VIT, max_dynamic_patch=12)
     assert (found.image_patches, found.image_tokens) == (13 * 1025, 13 * 256)
     assert (found.video_patches, found.sized) == (0, True)
+    assert (found.heads, found.normed) == (25, True)
     alone = tower("internvl_chat", INTERN_VIT, max_dynamic_patch=12, use_thumbnail=False)
     assert alone.image_tokens == 12 * 256
 

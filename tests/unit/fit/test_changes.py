@@ -68,7 +68,7 @@ def test_weights_beyond_the_card_get_a_split_other_files_or_another_card():
         "gpu",
         "gpu",
     ]
-    assert offered[0].text == "--tensor-parallel-size 4 on 4 GPUs"
+    assert offered[0].text == "--tensor-parallel-size 2 on 2 GPUs"
     assert all(change.starts is Starts.STARTS for change in offered)
 
 

@@ -57,6 +57,32 @@ def test_a_row_implies_the_weights_it_logged_over_those_computed():
     assert counts == {"weights_frac": 1}
 
 
+@pytest.mark.parametrize(
+    ("figure_id", "name"),
+    [
+        ("llama-3.1-8b-v0", "plain_weights_frac"),
+        ("qwen2.5-7b-awq-v0", "weights_frac"),
+        ("qwen3-next-80b-h100-tp4", "weights_frac"),
+    ],
+)
+def test_dense_weights_in_16_bits_are_fitted_apart(figure_id, name):
+    _, counts = fit([replace(row(figure_id), fits=("weights",))], facts, PRIOR)
+    assert counts == {name: 1}
+
+
+@pytest.mark.parametrize(
+    ("figure_id", "name"),
+    [
+        ("llama-3.1-8b-v0", "v0.non_torch_gib"),
+        ("qwen2.5-72b-awq-tp2-v0", "v0.non_torch_pcie_gib"),
+        ("deepseek-coder-v2-lite-tp8-v0", "v0.non_torch_parallel_gib"),
+    ],
+)
+def test_gpus_with_and_without_nvlink_are_fitted_apart(figure_id, name):
+    _, counts = fit([replace(row(figure_id), fits=("non_torch",))], facts, PRIOR)
+    assert counts == {name: 1}
+
+
 def test_what_no_row_says_anything_of_is_kept():
     figure = replace(row("qwen3-next-80b-h100-tp4"), fits=("weights",))
     fitted, _ = fit([figure], facts, PRIOR)

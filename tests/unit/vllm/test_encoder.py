@@ -111,6 +111,15 @@ def test_v0_encodes_all_items_of_a_prompt(version, options, patches, tokens, seq
     assert (found.patches, found.tokens, found.seqs) == (patches, tokens, seqs)
 
 
+def test_internvl_got_its_processor_and_its_videos_later():
+    # 16 images of 13 tiles on a step of 8192 tokens
+    limits, tiles = '{"image": 16}', 16 * 13 * 1025
+    assert encoded(INTERN, "0.6.6.post1", 8192, v1=False, mm_limits=limits).patches == tiles
+    assert encoded(INTERN, "0.7.2", 8192, v1=False, mm_limits=limits).patches == 0
+    assert encoded(INTERN, "0.8.5", 8192).patches == 3 * 13 * 1025
+    assert encoded(INTERN, "0.9.0", 8192).patches == 32 * 1025
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -10,7 +10,8 @@ from omnipilot_slurm.vllm.overhead import Step, overhead, widths
 CATALOG = Catalog.load(site=None)
 LLAMA_8B = CATALOG.model("meta-llama/Llama-3.1-8B-Instruct").facts
 QWEN_MOE = CATALOG.model("Qwen/Qwen3-30B-A3B").facts
-ERA = load_startup().numbers["sorting"]
+STARTUP = load_startup()
+ERA = STARTUP.numbers["sorting"]
 GIB = 2.0**30
 
 
@@ -61,3 +62,11 @@ def test_each_further_gpu_adds_to_nccls_buffers():
     wide = widths(LLAMA_8B, 2, 2.0)
     two, eight = (overhead(wide, step(2048, 256), n, 32, ERA).non_torch[1] for n in (2, 8))
     assert eight == pytest.approx(two + 6 * ERA.per_gpu[1])
+
+
+def test_without_nvlink_nccls_buffers_are_smaller_and_do_not_grow():
+    wide, era = widths(LLAMA_8B, 2, 2.0), STARTUP.numbers_over_pcie["sorting"]
+    two, eight = (overhead(wide, step(2048, 256), n, 32, era).non_torch for n in (2, 8))
+    assert two == eight == era.parallel
+    assert two[1] < ERA.parallel[1]
+    assert overhead(wide, step(2048, 256), 1, 32, era).non_torch == ERA.alone
