@@ -36,7 +36,9 @@ COMMANDS = {
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
     "explain": Subcommand("omnipilot_slurm.cli.explain:explain", "A decision again, in full."),
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),
+    "predict": Subcommand("omnipilot_slurm.cli.predict:predict", "What rows of a CSV deliver."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
+    "train": Subcommand("omnipilot_slurm.cli.train:train", "Fit the cost model on measured rows."),
 }
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

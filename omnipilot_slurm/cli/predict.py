@@ -11,17 +11,17 @@ import click
 
 from omnipilot_slurm.predict import artifact
 from omnipilot_slurm.predict.predictor import Predictor
-from omnipilot_slurm.predict.support import OUT, Finding, Support
+from omnipilot_slurm.predict.support import OUT
 from omnipilot_slurm.resources import shipped_path
 from omnipilot_slurm.train.dataset import feature_row
 from omnipilot_slurm.train.load import gpu_finder, tell
-from omnipilot_slurm.train.schema import ENGINE, TARGETS, read_csv
+from omnipilot_slurm.train.schema import TARGETS, read_csv
 
 if TYPE_CHECKING:
     from omnipilot_slurm.predict.predictor import Predictions
 
 _BOUNDS = ("lo", "mid", "hi")
-_OTHER_ENGINE = Support(OUT, (Finding("engine", OUT, f"only {ENGINE} was measured"),))
+_NOT_OURS = [*([""] * len(TARGETS) * len(_BOUNDS)), OUT, "engine"]
 
 
 @click.command()
@@ -46,27 +46,25 @@ def predict(*, data: Path, out: Path, folder: Path | None) -> None:
     A row out of support has a tier and an axis but no numbers, and so has one of another engine.
     """
     model, _ = artifact.read(folder or shipped_path("etc", "artifact"))
-    reading = read_csv([data], keep_other_engines=True)
+    reading = read_csv([data])
     tell(reading, lambda text: click.echo(text, err=True))
     find = gpu_finder()
     found = Predictor(model).predict([feature_row(row, find) for row in reading.rows])
-    support = [
-        each if row.texts["engine"] == ENGINE else _OTHER_ENGINE
-        for row, each in zip(reading.rows, found.support, strict=True)
-    ]
     with out.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(
             [*(f"{name}_{bound}" for name in TARGETS for bound in _BOUNDS), "tier", "axis"]
         )
-        writer.writerows(_cells(found, i, each) for i, each in enumerate(support))
-    tiers = [each.tier for each in support]
+        writer.writerows(
+            _NOT_OURS if place is None else _cells(found, place) for place in reading.places
+        )
+    tiers = [OUT if place is None else found.support[place].tier for place in reading.places]
     counts = ", ".join(f"{tiers.count(tier)} {tier}" for tier in ("in", "low", "out"))
     click.echo(f"wrote {len(tiers)} rows to {out}: {counts}")
 
 
-def _cells(found: Predictions, row: int, support: Support) -> list[str]:
+def _cells(found: Predictions, row: int) -> list[str]:
+    support = found.support[row]
     bounds = [getattr(found.targets[name], bound)[row] for name in TARGETS for bound in _BOUNDS]
-    answered = support.tier != OUT
-    numbers = [f"{value:.6g}" if answered and isfinite(value) else "" for value in bounds]
+    numbers = [f"{value:.6g}" if isfinite(value) else "" for value in bounds]
     return [*numbers, support.tier, support.axes[0] if support.axes else ""]

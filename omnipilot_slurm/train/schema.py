@@ -100,24 +100,32 @@ class Measurement:
 
 @dataclass(slots=True)
 class Reading:
-    """What a file said: its rows, how many rows of other engines it has, and remarks."""
+    """What files said: their vLLM rows, and remarks.
+
+    `places` has an entry for every row of the files in order: its index in `rows`, or None where it
+    is another engine's.
+    """
 
     rows: list[Measurement] = field(default_factory=list)
-    n_other_engines: int = 0
+    places: list[int | None] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
+    @property
+    def n_other_engines(self) -> int:
+        """The number of rows of other engines."""
+        return self.places.count(None)
 
-def read_csv(paths: Sequence[Path], *, keep_other_engines: bool = False) -> Reading:
-    """Read and check files of the tidy schema.
 
-    Rows of other engines are left out, unless they are wanted too.
+def read_csv(paths: Sequence[Path]) -> Reading:
+    """Read and check the vLLM rows of files of the tidy schema.
+
     Raises: DataError listing every fault as file:line: column: what it must be, what it was.
     """
     reading, faults = Reading(), list[str]()
     for path in paths:
         try:
             with path.open(newline="", encoding="utf-8") as stream:
-                _read_file(str(path), stream, reading, faults, keep_other_engines)
+                _read_file(str(path), stream, reading, faults)
         except OSError as error:
             faults.append(f"{path}: cannot be read: {error.strerror}")
         except UnicodeDecodeError as error:
@@ -133,9 +141,7 @@ def _told(faults: Sequence[str]) -> str:
     return "\n".join([*faults[:_MAX_TOLD], *tail])
 
 
-def _read_file(
-    name: str, stream: Iterable[str], reading: Reading, faults: list[str], keep_others: bool
-) -> None:
+def _read_file(name: str, stream: Iterable[str], reading: Reading, faults: list[str]) -> None:
     reader = csv.reader(stream)
     header = next(reader, [])
     missing = [column for column in REQUIRED if column not in header]
@@ -151,12 +157,12 @@ def _read_file(
             continue
         row = dict(zip(header, cells, strict=True))
         if row["engine"] != ENGINE:
-            reading.n_other_engines += 1
-            if not keep_others:
-                continue
+            reading.places.append(None)
+            continue
         found = list(_faults(row))
         faults += [f"{name}:{reader.line_num}: {fault}" for fault in found]
         if not found:
+            reading.places.append(len(reading.rows))
             reading.rows.append(_measurement(name, reader.line_num, row))
 
 
