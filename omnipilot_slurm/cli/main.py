@@ -8,26 +8,18 @@ Called by the console script, and by tests through `main(["sandbox", "status"])`
 
 from __future__ import annotations
 
-import importlib
 import os
 import traceback
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from omnipilot_slurm import __version__
+from omnipilot_slurm.cli.lazy import LazyGroup, Subcommand
 from omnipilot_slurm.errors import OmnipilotError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class Subcommand(NamedTuple):
-    """Where a subcommand is (`module:attribute`), and its line in the list of commands."""
-
-    target: str
-    summary: str
-
 
 #: one line each, in alphabetical order
 COMMANDS = {
@@ -37,6 +29,7 @@ COMMANDS = {
     "explain": Subcommand("omnipilot_slurm.cli.explain:explain", "A decision again, in full."),
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),
     "predict": Subcommand("omnipilot_slurm.cli.predict:predict", "What rows of a CSV deliver."),
+    "report": Subcommand("omnipilot_slurm.cli.report:report", "Figures on model and decisions."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
     "train": Subcommand("omnipilot_slurm.cli.train:train", "Fit the cost model on measured rows."),
 }
@@ -44,30 +37,9 @@ COMMANDS = {
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
-        """Return the names in COMMANDS, in order."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 click's signature
-        """Import and return the command of that name; None when there is none."""
-        known = COMMANDS.get(cmd_name)
-        if known is None:
-            return None
-        module, attribute = known.target.split(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 click's signature
-        """Write the list of commands."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name].summary) for name in sorted(COMMANDS)])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="omnipilot")
 def cli() -> None:
     """Tell whether the vLLM server of a batch job will start, what it will deliver, and where."""
