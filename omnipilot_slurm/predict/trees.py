@@ -44,14 +44,15 @@ class Trees:
     common_levels: int
 
     def predict(self, matrix: FloatArray) -> FloatArray:
-        """Return the predictions of shape (n_rows, n_models)."""
+        """Return the predictions of shape (n_rows, n_models); a row with a NaN has NaN in all."""
         step = max(_BLOCK // len(self.roots), 1)
-        blocks = [matrix[at : at + step] for at in range(0, len(matrix), step)]
-        sums = [
-            np.add.reduceat(self.value.take(self.leaves(block)), self.starts, axis=0)
-            for block in blocks
-        ]
-        values: FloatArray = np.hstack(sums).T * self.factors + self.offsets
+        values = np.empty((len(matrix), len(self.starts)))
+        for at in range(0, len(matrix), step):
+            leaves = self.value.take(self.leaves(matrix[at : at + step]))
+            values[at : at + step] = np.add.reduceat(leaves, self.starts, axis=0).T
+        values *= self.factors
+        values += self.offsets
+        values[np.isnan(matrix).any(axis=1)] = np.nan
         return values
 
     def leaves(self, matrix: FloatArray) -> IntArray:

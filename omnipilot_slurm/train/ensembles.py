@@ -15,6 +15,7 @@ from sklearn.ensemble import (  # type: ignore[import-untyped]
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
 )
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from omnipilot_slurm.predict.model import LEARNED, LEVELS
 
@@ -80,8 +81,13 @@ def forests_out_of_fold(
 def bands(
     beside: FloatArray, rest: FloatArray, settings: Settings
 ) -> list[list[HistGradientBoostingRegressor]]:
-    """Fit by target one ensemble of boosted trees a quantile level; no ensemble, no target."""
-    return [_band(beside, rest[:, i], i, settings) for i in range(rest.shape[1])]
+    """Fit by target one ensemble of boosted trees a quantile level; no ensemble, no target.
+
+    In one thread: at this size threads wait for each other longer than they work, and on a busy
+    machine many times longer.
+    """
+    with threadpool_limits(1, user_api="openmp"):
+        return [_band(beside, rest[:, i], i, settings) for i in range(rest.shape[1])]
 
 
 def _band(
