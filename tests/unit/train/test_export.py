@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
-from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
 from omnipilot_slurm.predict.features import features
 from omnipilot_slurm.predict.model import LEARNED
@@ -19,6 +17,9 @@ from omnipilot_slurm.train.ensembles import Settings
 from omnipilot_slurm.train.export import NOTHING, boosted, pack, randomised
 
 if TYPE_CHECKING:
+    from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
     from omnipilot_slurm.predict.model import CostModel
     from omnipilot_slurm.predict.rows import FloatArray
     from omnipilot_slurm.predict.trees import Trees
