@@ -81,7 +81,13 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold the write lock; all that is written inside is there afterwards, or nothing of it."""
+    """Hold the write lock; all that is written inside is there afterwards, or nothing of it.
+
+    Inside another transaction it is a part of that one.
+    """
+    if connection.in_transaction:
+        yield
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import StoreError
 from omnipilot_slurm.log import line
-from omnipilot_slurm.store import choices, decisions, site_tables
+from omnipilot_slurm.store import choices, decisions, jobs, outcomes, site_tables
 from omnipilot_slurm.store.database import open_for_writing
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Recorder:
         oldest = self._clock() - self._retention_s
         gone = sum(
             table.delete_before(connection, oldest, limit=PRUNE_ROWS)
-            for table in (decisions, site_tables, choices)
+            for table in (decisions, site_tables, jobs, outcomes, choices)
         )
         if gone:
             _log.info(line("old rows deleted", n=gone, path=self._path))

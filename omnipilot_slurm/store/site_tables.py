@@ -1,7 +1,7 @@
-"""The launches and waits tables: what the site's own jobs teach the launch prior and the queue.
+"""The launches table and the waits of jobs: what the launch prior and the queue are taught.
 
-In: rows from accounting, or a connection of database. Out: LaunchCounts and WaitHistory. Written by
-whoever reads accounting and logs; read where a Site is made.
+In: launches, or a connection of database. Out: LaunchCounts and WaitHistory. Launches are written
+by whoever reads accounting and logs, waits follow from the jobs table; read where a Site is made.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from omnipilot_slurm.decide.success import LaunchCounts, LaunchGroup, Outcomes, minor_version
 from omnipilot_slurm.decide.wait_history import WaitGroup, WaitHistory, WaitSample
 from omnipilot_slurm.store.database import fetched, transaction
+from omnipilot_slurm.store.upsert import upsert
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,77 +58,18 @@ class FinishedLaunch:
     checked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
-    """One job that started: how long it was eligible before."""
-
-    job_id: str
-    submitted_at: float
-    partition: str
-    gres_type: str | None
-    n_gpus: int
-    wait_s: float
-
-
 def record_launches(connection: sqlite3.Connection, launches: Iterable[FinishedLaunch]) -> int:
-    """Write launches in one transaction and return how many are new or say something new.
+    """Write launches, all or nothing, and return how many are new or say something new.
 
-    Raises: sqlite3.Error; nothing is written then.
+    Raises: sqlite3.Error.
     """
-    return _upsert(
-        connection,
-        "launches",
-        "job_id, submitted_at, decision_id, gpu, n_gpus, tensor_parallel, precision, "
-        "engine_version, outcome, checked",
-        [
-            (
-                one.job_id,
-                one.submitted_at,
-                one.decision_id,
-                one.gpu,
-                one.n_gpus,
-                one.tensor_parallel,
-                one.precision,
-                one.engine_version,
-                one.outcome.value,
-                int(one.checked),
-            )
-            for one in launches
-        ],
-    )
-
-
-def record_waits(connection: sqlite3.Connection, jobs: Iterable[QueuedJob]) -> int:
-    """Write waits in one transaction and return how many are new or say something new.
-
-    Raises: sqlite3.Error; nothing is written then.
-    """
-    return _upsert(
-        connection,
-        "waits",
-        "job_id, submitted_at, partition, gres_type, n_gpus, wait_s",
-        [
-            (job.job_id, job.submitted_at, job.partition, job.gres_type, job.n_gpus, job.wait_s)
-            for job in jobs
-        ],
-    )
-
-
-def _upsert(
-    connection: sqlite3.Connection, table: str, columns: str, rows: Sequence[tuple[object, ...]]
-) -> int:
-    """Write rows over those of the same key, the first two columns."""
-    names = columns.split(", ")
-    others = names[2:]
-    theirs = ", ".join(f"excluded.{name}" for name in others)
-    marks = ", ".join("?" * len(names))
-    sql = (
-        f"INSERT INTO {table} ({columns}) VALUES ({marks}) "  # noqa: S608 (constants)
-        f"ON CONFLICT (job_id, submitted_at) DO UPDATE SET ({', '.join(others)}) = ({theirs}) "
-        f"WHERE ({', '.join(others)}) IS NOT ({theirs})"
-    )
+    names = tuple(FinishedLaunch.__slots__)
+    rows = [
+        [getattr(one, name) for name in names[:-2]] + [one.outcome.value, int(one.checked)]
+        for one in launches
+    ]
     with transaction(connection):
-        return connection.executemany(sql, rows).rowcount
+        return upsert(connection, "launches", names, rows, n_key=2)
 
 
 def launch_counts(connection: sqlite3.Connection, since: float) -> LaunchCounts:
@@ -181,15 +123,9 @@ def _sample(hours: Sequence[float]) -> WaitSample:
 
 
 def delete_before(connection: sqlite3.Connection, at: float, *, limit: int) -> int:
-    """Delete up to `limit` launches, and as many waits, submitted before a Unix time.
-
-    Returns how many went.
-    """
-    return sum(
-        connection.execute(
-            f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608 (constants)
-            f"(SELECT rowid FROM {table} WHERE submitted_at < ? ORDER BY submitted_at LIMIT ?)",
-            (at, limit),
-        ).rowcount
-        for table in ("launches", "waits")
-    )
+    """Delete up to `limit` launches submitted before a Unix time and return how many went."""
+    oldest = "SELECT rowid FROM launches WHERE submitted_at < ? ORDER BY submitted_at LIMIT ?"
+    return connection.execute(
+        f"DELETE FROM launches WHERE rowid IN ({oldest})",  # noqa: S608 (constants)
+        (at, limit),
+    ).rowcount

@@ -17,15 +17,14 @@ from omnipilot_slurm.decide.wait_history import WaitGroup
 from omnipilot_slurm.errors import StoreError
 from omnipilot_slurm.store import choices, database, site_tables
 from omnipilot_slurm.store.choices import Choice, Did, Option, preference_pairs, record_choices
-from omnipilot_slurm.store.database import open_for_writing, schema
+from omnipilot_slurm.store.database import open_for_writing, schema, transaction
+from omnipilot_slurm.store.jobs import AccountedJob, record_jobs
 from omnipilot_slurm.store.site_tables import (
     N_QUANTILES,
     FinishedLaunch,
     LaunchOutcome,
-    QueuedJob,
     launch_counts,
     record_launches,
-    record_waits,
     wait_history,
 )
 
@@ -46,8 +45,22 @@ LAUNCH = FinishedLaunch(
     outcome=LaunchOutcome.OK,
     checked=True,
 )
-JOB = QueuedJob(
-    job_id="4711", submitted_at=NOW, partition="gpu", gres_type="h100", n_gpus=4, wait_s=3600.0
+JOB = AccountedJob(
+    job_id="4711",
+    submitted_at=NOW,
+    user_key="ab12",
+    partition="gpu",
+    gres_type="h100",
+    n_gpus=4,
+    n_nodes=1,
+    eligible_at=NOW,
+    started_at=NOW + 3600.0,
+    ended_at=NOW + 7200.0,
+    seen_at=NOW + 7200.0,
+    time_limit_min=120.0,
+    state="COMPLETED",
+    exit_code=0,
+    signal=0,
 )
 PROPOSED = Option(arm={"gpu": "h100", "n_gpus": 2}, utility_terms_usd={"value": 9.0, "wait": -1.0})
 OWN = Option(arm={"gpu": "a100-80g", "n_gpus": 4}, utility_terms_usd={"value": 8.0, "wait": -0.5})
@@ -126,36 +139,54 @@ def test_a_job_id_that_is_used_again_years_later_is_another_job(
     connection: sqlite3.Connection,
 ) -> None:
     assert record_launches(connection, [LAUNCH, replace(LAUNCH, submitted_at=NOW + 1e8)]) == 2
-    assert record_waits(connection, [JOB, replace(JOB, submitted_at=NOW + 1e8)]) == 2
 
 
 def test_a_batch_with_a_bad_row_is_not_written_at_all(connection: sqlite3.Connection) -> None:
-    with pytest.raises(sqlite3.IntegrityError, match="CHECK constraint failed: wait_s >= 0"):
-        record_waits(connection, [JOB, replace(JOB, job_id="4712", wait_s=-1.0)])
-    assert wait_history(connection, 0.0).by_group == {}
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK constraint failed: n_gpus > 0"):
+        record_launches(connection, [LAUNCH, replace(LAUNCH, job_id="4712", n_gpus=0)])
+    assert launch_counts(connection, 0.0).by_group == {}
     assert not connection.in_transaction
 
 
 def test_an_empty_batch_is_written(connection: sqlite3.Connection) -> None:
-    assert record_launches(connection, []) == record_waits(connection, []) == 0
-    assert record_choices(connection, []) == 0
+    assert record_launches(connection, []) == record_choices(connection, []) == 0
+
+
+def test_what_is_written_inside_another_transaction_goes_with_it(
+    connection: sqlite3.Connection,
+) -> None:
+    def write_and_fail() -> None:
+        with transaction(connection):
+            record_launches(connection, [LAUNCH])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_and_fail()
+    assert launch_counts(connection, 0.0).by_group == {}
 
 
 # waits
 
 
-def jobs(waits_s: list[float], **changes: object) -> list[QueuedJob]:
+def jobs(waits_s: list[float], **changes: object) -> list[AccountedJob]:
+    job = JOB._replace(**changes)
     return [
-        replace(JOB, job_id=f"{sorted(changes.items())}{i}", wait_s=wait_s, **changes)
+        job._replace(
+            job_id=f"{sorted(changes.items())}{i}",
+            eligible_at=job.submitted_at,
+            started_at=job.submitted_at + wait_s,
+            ended_at=job.submitted_at + wait_s,
+            seen_at=job.submitted_at + wait_s,
+        )
         for i, wait_s in enumerate(waits_s)
     ]
 
 
 def test_waits_are_kept_apart_by_partition_size_and_type(connection: sqlite3.Connection) -> None:
-    record_waits(connection, jobs([3600.0, 7200.0]))
-    record_waits(connection, jobs([1800.0], partition="long"))
-    record_waits(connection, jobs([900.0], n_gpus=8))
-    record_waits(connection, jobs([0.0], gres_type=None))
+    record_jobs(connection, jobs([3600.0, 7200.0]))
+    record_jobs(connection, jobs([1800.0], partition="long"))
+    record_jobs(connection, jobs([900.0], n_gpus=8))
+    record_jobs(connection, jobs([0.0], gres_type=None))
     by_group = wait_history(connection, 0.0).by_group
     assert {group: sample.quantiles_h for group, sample in by_group.items()} == {
         WaitGroup("gpu", 4, "h100"): (1.0, 2.0),
@@ -168,12 +199,12 @@ def test_waits_are_kept_apart_by_partition_size_and_type(connection: sqlite3.Con
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(waits_s=st.lists(st.floats(0.0, 1e7), min_size=1, max_size=150))
+@given(waits_s=st.lists(st.integers(0, 10**7), min_size=1, max_size=150))
 def test_quantiles_are_the_nearest_ranks_of_evenly_spaced_levels(
-    connection: sqlite3.Connection, waits_s: list[float]
+    connection: sqlite3.Connection, waits_s: list[int]
 ) -> None:
-    connection.execute("DELETE FROM waits")
-    record_waits(connection, jobs(waits_s))
+    connection.execute("DELETE FROM jobs")
+    record_jobs(connection, jobs(waits_s))
     (sample,) = wait_history(connection, 0.0).by_group.values()
     n = len(waits_s)
     n_kept = min(n, N_QUANTILES)
@@ -185,8 +216,8 @@ def test_quantiles_are_the_nearest_ranks_of_evenly_spaced_levels(
 
 
 def test_only_waits_since_a_time_count(connection: sqlite3.Connection) -> None:
-    record_waits(connection, jobs([9.0], submitted_at=NOW - 1.0))
-    record_waits(connection, jobs([3600.0]))
+    record_jobs(connection, jobs([9.0], submitted_at=NOW - 1.0))
+    record_jobs(connection, jobs([3600.0]))
     (sample,) = wait_history(connection, NOW).by_group.values()
     assert (sample.n, sample.quantiles_h) == (1, (1.0,))
 
@@ -254,25 +285,21 @@ def test_a_database_of_schema_1_keeps_its_decisions_and_gets_the_tables(
             )
     with closing(open_for_writing(path)) as new:
         assert new.execute("SELECT id FROM decisions").fetchall() == [("a",)]
-        assert record_launches(new, [LAUNCH]) == record_waits(new, [JOB]) == 1
+        assert record_launches(new, [LAUNCH]) == record_jobs(new, [JOB]) == 1
+        assert [*wait_history(new, 0.0).by_group] == [WaitGroup("gpu", 4, "h100")]
         assert record_choices(new, [CHOICE]) == 1
 
 
 def test_what_is_too_old_is_deleted_the_oldest_first(connection: sqlite3.Connection) -> None:
     times = [float(at) for at in range(5)]
     record_launches(connection, [replace(LAUNCH, submitted_at=at) for at in times])
-    record_waits(connection, [replace(JOB, submitted_at=at) for at in times])
     record_choices(connection, [replace(CHOICE, decision_id=str(at), at=at) for at in times])
-    assert site_tables.delete_before(connection, 4.0, limit=2) == 4
+    assert site_tables.delete_before(connection, 4.0, limit=2) == 2
     assert choices.delete_before(connection, 4.0, limit=2) == 2
-    for table, column in (
-        ("launches", "submitted_at"),
-        ("waits", "submitted_at"),
-        ("choices", "at"),
-    ):
+    for table, column in (("launches", "submitted_at"), ("choices", "at")):
         kept = connection.execute(f"SELECT {column} FROM {table} ORDER BY 1").fetchall()
         assert kept == [(2.0,), (3.0,), (4.0,)]
-    assert site_tables.delete_before(connection, 4.0, limit=100) == 4
+    assert site_tables.delete_before(connection, 4.0, limit=100) == 2
 
 
 @pytest.mark.parametrize(
