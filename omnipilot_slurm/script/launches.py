@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from omnipilot_slurm.records import Edit, EngineArgs, Launch, StepRequest
@@ -55,8 +56,9 @@ _CORE_FIELDS: Final = (
     " data_parallel_rank data_parallel_local prefill_context_parallel config_file"
 ).split()
 
-
 _SETTINGS: Final = frozenset(EngineArgs.__slots__) - {"warnings", "vllm_version", "unknown"}
+#: one for all, so that equal command lines are equal
+_SPLICE: Final = flags.Splice()
 
 
 class Read(NamedTuple):
@@ -115,12 +117,24 @@ class _LineReader(NamedTuple):
     version: str | None
 
     def line(self, words: Words) -> flags.CommandLine:
-        tokens = [word.text if isinstance(word, Word) else flags.Splice() for word in words]
-        form = self.form if self.form in flags.FORMS else "openai.api_server"
-        return flags.parse(tokens, version=self.version, form=form)
+        return self._parsed(words)[0]
 
     def engine(self, words: Words) -> EngineArgs:
-        return flags.engine_args(self.line(words), version=self.version)
+        return self._parsed(words)[1]
+
+    def _parsed(self, words: Words) -> tuple[flags.CommandLine, EngineArgs]:
+        form = self.form if self.form in flags.FORMS else "openai.api_server"
+        tokens = tuple(word.text if isinstance(word, Word) else _SPLICE for word in words)
+        return _parsed(tokens, form, self.version)
+
+
+@lru_cache(maxsize=64)
+def _parsed(
+    tokens: tuple[str | flags.Splice | None, ...], form: str, version: str | None
+) -> tuple[flags.CommandLine, EngineArgs]:
+    """Return a command line as vLLM reads it; a site's scripts start the same few again."""
+    line = flags.parse(tokens, version=version, form=form)
+    return line, flags.engine_args(line, version=version)
 
 
 def _settled(words: Words) -> _Settled:

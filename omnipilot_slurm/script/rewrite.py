@@ -66,7 +66,8 @@ def rewrite(
         return Reason(code="gres_unreadable", text="the job's GPU request cannot be read in full")
     fields, env = moved
     after = with_fields(submission, fields, env)
-    at_first, before = _view(submission, expired), _view(after, expired)
+    at_first = _view(submission, expired)
+    before = _view(after, expired) if fields or env else at_first
     if at_first is None or before is None or _ends(at_first) != _ends(before):
         return _NOT_VERIFIED
     edits = _edits(after, before, launch, arm, expired)
@@ -173,7 +174,7 @@ def _edits(
     if isinstance(degree, Reason):
         return degree
     followed = before.launch
-    if degree is not None:
+    if degree is not None and followed.steps:
         script = apply(after.script, [degree])
         view = _view(replace(after, script=script), expired)
         if view is None:

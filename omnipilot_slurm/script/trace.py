@@ -27,8 +27,10 @@ def of_command(command: Command, without: tuple[Word | Splice, ...] = ()) -> lis
     first = text_of(command.words[0])
     if first in _SILENT:
         return []
-    left_out = {id(word) for word in without}
-    kept = [word for word in command.words if id(word) not in left_out]
+    kept = command.words
+    if without:
+        left_out = {id(word) for word in without}
+        kept = [word for word in kept if id(word) not in left_out]
     given = [f"{name}={word.shown}" for name, word in command.assignments.items()]
     if command.stdin is not None and (first != "cat" or command.writes is not None):
         given.append(decode(command.stdin.data))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -73,10 +74,15 @@ class GpuRequest:
 
 def parse_gres(text: str | None) -> tuple[Gres, ...] | None:
     """Return the entries of a gres or tres list, or None where one of them cannot be read."""
-    if len(text or "") > _MAX_CHARS:
-        return None
+    if not text:
+        return ()
+    return None if len(text) > _MAX_CHARS else _entries(text)
+
+
+@lru_cache(maxsize=256)
+def _entries(text: str) -> tuple[Gres, ...] | None:
     entries = []
-    for part in filter(None, (piece.strip() for piece in _split_commas(text or ""))):
+    for part in filter(None, (piece.strip() for piece in _split_commas(text))):
         match = _ENTRY.match(re.sub(r"\(.*\)$", "", part))
         if match is None:
             return None

@@ -15,6 +15,7 @@ from omnipilot_slurm.script.budget import OverBudgetError
 from omnipilot_slurm.script.commands import echoed, heredoc, read_command
 from omnipilot_slurm.script.decisions import UNDECIDED, Decision
 from omnipilot_slurm.script.frame import Command, Frame
+from omnipilot_slurm.script.inert import is_inert
 from omnipilot_slurm.script.words import Words, text_of
 
 if TYPE_CHECKING:
@@ -115,8 +116,13 @@ class Walker:
 
     def _command(self, node: Node, frame: Frame, redirects: Sequence[Node] = ()) -> None:
         self.budget.spend(_STEPS_OF_A_COMMAND)
+        scope = frame.scope
+        data = frame.source.data
+        # a function may have the name of any command
+        if not (redirects or scope.functions) and is_inert(data[node.start_byte : node.end_byte]):
+            return
         command = read_command(node, frame, redirects)
-        words, scope = command.words, frame.scope
+        words = command.words
         first = text_of(words[0]) if words else None
         if first is not None and first in scope.functions and self._n_calls < _MAX_CALLS:
             self._call(first, words[1:], frame)

@@ -76,7 +76,11 @@ class Word(NamedTuple):
     @property
     def shown(self) -> str:
         """The word's text with `?` for what is not known."""
-        return "".join("?" if s.text is None else s.text for s in self.segments)
+        segments = self.segments
+        if len(segments) == 1:
+            text = segments[0].text
+            return "?" if text is None else text
+        return "".join("?" if s.text is None else s.text for s in segments)
 
     @property
     def depends(self) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from script_reading import HEAD
 
@@ -182,3 +184,18 @@ def test_a_parse_reads_its_text_only_a_few_times() -> None:
         with pytest.raises(OverBudgetError):
             Source.of_script(text).parse(Budget(clock))
         assert clock.looked < 6 * 16 + 8 + 1500 + 2
+
+
+def test_text_handed_to_the_parser_does_not_stay_in_memory():
+    script = "#!/bin/bash\n" + "python a.py\n" * 4000 + SERVE
+    find(script, Clock())
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(10):
+            Source.of_script(script.encode()).parse(Budget())
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # ten copies of the text would be 480 KB
+    assert after - before < 100_000
