@@ -11,7 +11,7 @@
 | server_starts | a start that was watched: memory, times | server_starts |
 | progress | how far a source was read | progress |
 
-schema.sql describes every column. Writers open it with database.open_for_writing, which brings it up
-to date; every record_* function writes all or nothing, is a part of a transaction that is already
+schema.sql describes every column. Writers open it with database.open_for_writing, which brings it
+up to date; every record_* function writes all or nothing, is a part of a transaction that is already
 open, may be called again with the same rows, and says how many told something new.
 """

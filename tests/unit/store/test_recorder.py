@@ -12,7 +12,7 @@ import pytest
 
 from omnipilot_slurm.records import Outcome, Verdict
 from omnipilot_slurm.store import recorder
-from omnipilot_slurm.store.database import open_for_reading, open_for_writing
+from omnipilot_slurm.store.database import open_for_reading, open_for_writing, schema
 from omnipilot_slurm.store.decisions import (
     Decided,
     Row,
