@@ -12,6 +12,6 @@
 | progress | how far a source was read | progress |
 
 schema.sql describes every column. Writers open it with database.open_for_writing, which brings it
-up to date; every record_* function writes all or nothing, is a part of a transaction that is already
-open, may be called again with the same rows, and says how many told something new.
+up to date. Every record_* function writes all or nothing, is a part of a transaction that is open
+already, may be called again with the same rows, and says how many told something new.
 """
