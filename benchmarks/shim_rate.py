@@ -73,8 +73,16 @@ export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 for step in 1 2 3; do echo "step $step of $SLURM_JOB_ID on $(hostname)"; done
 """
 OTHER_SCRIPT = f"#!/bin/bash\n#SBATCH --time=60\n{_SETUP * 8}srun ./simulate --input run.nml\n"
-_SERVE = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192 --port 8000"
-VLLM_SCRIPT = f"#!/bin/bash\n#SBATCH --time=60\n{_SETUP * 8}{_SERVE}\n"
+#: as long as three in four of the acceptance cases are at most
+VLLM_SCRIPT = """#!/bin/bash
+#SBATCH --job-name=serve
+#SBATCH --time=60
+module load cuda/12.4
+source "$HOME/venv/bin/activate"
+export HF_HOME=/scratch/$USER/hf
+echo "serving on $SLURM_JOB_NODELIST"
+vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192 --port 8000
+"""
 
 
 def listen(path: Path) -> socket.socket:
