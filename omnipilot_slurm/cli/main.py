@@ -32,6 +32,7 @@ COMMANDS = {
     "report": Subcommand("omnipilot_slurm.cli.report:report", "Figures on model and decisions."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
     "train": Subcommand("omnipilot_slurm.cli.train:train", "Fit the cost model on measured rows."),
+    "whatif": Subcommand("omnipilot_slurm.cli.whatif:whatif", "The answer with other figures."),
 }
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
