@@ -244,7 +244,11 @@ class Script:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the server will be asked; `source` says where each figure came from."""
+    """What the server will be asked; `source` says where each figure came from.
+
+    `plausible_concurrency` are the ends of what it may be as well, None where the user said it.
+    `n_jobs` earlier jobs stand behind the figures that come from such.
+    """
 
     isl: int
     osl: int
@@ -254,6 +258,8 @@ class Workload:
     slo_tpot_ms: float | None = None
     hours: float | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+    plausible_concurrency: tuple[int, int] | None = None
+    n_jobs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

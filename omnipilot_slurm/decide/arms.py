@@ -84,7 +84,8 @@ class RatedArm:
     """An arm with its launch checks, and what else is known of it; None is not computed.
 
     `blocked` is why the job may not go there. `p_launch` is the probability that a launch comes up,
-    the checks' doubts included; `launch` says what outcomes it rests on.
+    the checks' doubts included; `launch` says what outcomes it rests on. `value_sd_usd` is one
+    standard deviation of `terms.value`.
     """
 
     arm: Arm
@@ -97,6 +98,7 @@ class RatedArm:
     p_launch: float | None = None
     wait: Wait | None = None
     terms: UtilityTerms | None = None
+    value_sd_usd: float = 0.0
 
     @property
     def starts(self) -> Starts:

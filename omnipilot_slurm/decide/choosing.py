@@ -1,85 +1,122 @@
 """Where a job that starts would be worth more, and whether that is for us to change.
 
 In: a Question and the arm asked, which starts or may. Out: a Finding, or None where nothing is
-worth saying. Called by policy. A place wins by a margin of what the asked GPUs cost and with a
-confidence that the site sets; ties within the noise stay with the user's choice. What was left open
-is filled in, what was chosen is advised on, `auto` leaves everything open.
+worth saying. Called by policy. What was left open is filled in, what was chosen is advised on,
+`auto` leaves everything open.
+
+A place is worth speaking of if it gains more than the margin, a part of what the asked GPUs cost,
+and is better at all with the confidence that the site sets. It is moved to if it gains the margin
+with that confidence, and under every load that is plausible where nobody said which. Anything less
+is noise, and stays with the user's choice. Places that differ by less than the margin are equals,
+of which the cheapest is taken.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from omnipilot_slurm.decide import arms, valuing
 from omnipilot_slurm.decide.finding import Finding, Gain, moved
 from omnipilot_slurm.decide.predicting import predicted
+from omnipilot_slurm.decide.utility import Z_90
 from omnipilot_slurm.records import Interval, Reason, Starts, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from omnipilot_slurm.decide.arms import Question, RatedArm
     from omnipilot_slurm.script.source import Expired
-
-#: a concurrency that nobody named may be this many times smaller or larger
-_PLAUSIBLE: Final = 4
+    from omnipilot_slurm.site_settings import PolicySettings
 
 
 def choose(question: Question, asked: RatedArm, expired: Expired) -> Finding | None:
     """Return where the job would be worth more, or that this cannot be told."""
-    auto = question.directives.auto
-    if question.site.predictor is None and not auto:
+    if question.site.predictor is None:
         return None
     everything = (asked, *arms.smallest_first(question))
     asked, *others = valuing.valued(question, predicted(question, everything))
     listed = tuple(others)
-    if asked.terms is None and not auto:
+    if asked.terms is None:
         return replace(_abstained(asked), arms=listed)
     able = [r for r in others if r.starts is Starts.STARTS and r.blocked is None]
-    ours = able if auto else [rated for rated in able if _left_open(question, asked, rated)]
-    best = _winner(question, asked, ours)
-    if best is not None:
-        reason = Reason(code="worth_more", text="worth more there")
-        finding = moved(question, asked, best, reason, expired)
-    else:
-        best = _winner(question, asked, able)
-        if best is None:
-            return None
-        reason = Reason(code="worth_more", text="worth more there, but your choice is kept")
-        finding = Finding(verdict=Verdict.ADVISE, reason=reason, asked=asked, chosen=best)
-    return replace(finding, arms=listed, gain=gain(question, best, asked))
+    found = _filled_in(question, asked, able, expired) or _advised(question, asked, able)
+    return None if found is None else replace(found, arms=listed)
+
+
+def _filled_in(
+    question: Question, asked: RatedArm, able: Sequence[RatedArm], expired: Expired
+) -> Finding | None:
+    """Move the job, within what is open, to what is worth more for sure and for any load."""
+    is_open = question.directives.auto
+    ours = [rated for rated in able if is_open or _left_open(question, asked, rated)]
+    best = winner(asked, ours, question.site.policy, surely=True)
+    if best is None:
+        return None
+    more = gain(question, best, asked)
+    if more.flip is not None:
+        return None
+    reason = Reason(code="worth_more", text="worth more there")
+    return replace(moved(question, asked, best, reason, expired), gain=more)
+
+
+def _advised(question: Question, asked: RatedArm, able: Sequence[RatedArm]) -> Finding | None:
+    """Tell of what is worth more, the user's choice being kept."""
+    best = winner(asked, able, question.site.policy, surely=False)
+    if best is None:
+        return None
+    return Finding(
+        verdict=Verdict.ADVISE,
+        reason=Reason(code="worth_more", text="worth more there, but your choice is kept"),
+        asked=asked,
+        chosen=best,
+        gain=gain(question, best, asked),
+    )
 
 
 def _abstained(asked: RatedArm) -> Finding:
-    """Say that what the asked arm would deliver is outside of what was ever measured."""
+    """Say that what the asked arm would be worth is not known, and for want of what."""
+    text = f"nothing is known of what it delivers on {asked.pool.gpu.name}"
     prediction = asked.prediction
-    notes = prediction.notes if prediction is not None else ()
-    text = notes[0] if notes else "the GPUs have no price, or nothing like them was measured"
+    if prediction is not None and "output_tok_s" in prediction.targets:
+        text = f"{asked.pool.gpu.name} has no price, so that places cannot be compared"
+    elif prediction is not None and prediction.notes:
+        text = prediction.notes[0]
     reason = Reason(code="out_of_support", text=text)
     return Finding(verdict=Verdict.ABSTAIN, reason=reason, asked=asked)
 
 
-def _winner(question: Question, asked: RatedArm, able: Iterable[RatedArm]) -> RatedArm | None:
-    """Return the arm that is worth most if it beats the asked one by margin and confidence."""
-    known = [rated for rated in able if rated.terms is not None]
-    if not known:
-        return None
-    best = max(known, key=_worth)
-    if asked.terms is None:
-        return best
-    policy = question.site.policy
+def winner(
+    asked: RatedArm, able: Sequence[RatedArm], policy: PolicySettings, *, surely: bool
+) -> RatedArm | None:
+    """Return the arm that beats the asked one by the margin, None where none does.
+
+    `surely`: by the margin with the site's confidence; else by the margin as expected, with that
+    confidence that it is better at all. The margin is the same for all arms, so that no arm's rank
+    rises with its own price.
+    """
+    assert asked.terms is not None
     margin = policy.rewrite_margin_frac * asked.terms.gpu_cost
-    if _same_place(best, asked):
-        return None
-    sure = valuing.confidence(best, asked, by_usd=margin) >= policy.rewrite_confidence
-    return best if sure else None
+    worth_of = {id(r): r.terms.total for r in able if r.terms is not None}
+    beats = [
+        rated
+        for rated in able
+        if id(rated) in worth_of
+        and not _same_place(rated, asked)
+        and worth_of[id(rated)] > asked.terms.total + margin
+        and valuing.confidence(rated, asked, by_usd=margin if surely else 0.0)
+        >= policy.rewrite_confidence
+    ]
+    most = max((worth_of[id(rated)] for rated in beats), default=0.0)
+    equals = [rated for rated in beats if worth_of[id(rated)] >= most - margin]
+    return min(equals, key=_cheapest_first, default=None)
 
 
-def _worth(rated: RatedArm) -> tuple[float, float, int]:
-    """Order arms by worth; of equals, the cheaper one and then the smaller one is more."""
-    assert rated.terms is not None
-    return (rated.terms.total, -rated.usd_per_hour, -rated.arm.n_gpus)
+def _cheapest_first(rated: RatedArm) -> tuple[float, int, float, str, str, int]:
+    """Order equals: the cheaper arm, the smaller, the one worth more; names make it one order."""
+    arm, worth = rated.arm, rated.utility_usd or 0.0
+    where = (arm.partition or "", arm.gpu, arm.tensor_parallel)
+    return (rated.usd_per_hour, arm.n_gpus, -worth, *where)
 
 
 def _same_place(one: RatedArm, other: RatedArm) -> bool:
@@ -102,12 +139,12 @@ def _left_open(question: Question, asked: RatedArm, rated: RatedArm) -> bool:
     )
 
 
-def gain(question: Question, best: RatedArm, asked: RatedArm) -> Gain | None:
+def gain(question: Question, best: RatedArm, asked: RatedArm) -> Gain:
     """Return what one arm is worth more than another, with its 80 % interval."""
-    if best.terms is None or asked.terms is None:
-        return None
+    assert best.terms is not None
+    assert asked.terms is not None
     usd = best.terms.total - asked.terms.total
-    spread = valuing.Z_90 * valuing.spread_usd(best, asked)
+    spread = Z_90 * valuing.spread_usd(best, asked)
     return Gain(
         usd=Interval(lo=usd - spread, mid=usd, hi=usd + spread),
         hours=valuing.hours_of(question.workload),
@@ -116,17 +153,21 @@ def gain(question: Question, best: RatedArm, asked: RatedArm) -> Gain | None:
     )
 
 
-def _flip(question: Question, best: RatedArm, asked: RatedArm) -> str | None:
-    """Return the plausible concurrency at which the asked arm would be worth more, if any."""
+def _flip(question: Question, best: RatedArm, asked: RatedArm) -> int | None:
+    """Return a plausible concurrency at which the asked arm would be worth more, if there is one.
+
+    Both ends of what is plausible are tried; one that lies outside of what was measured tells
+    nothing.
+    """
     load = question.workload
-    if load.source.get("concurrency") != "site":
+    if load.plausible_concurrency is None:
         return None
     bare = tuple(replace(rated, prediction=None) for rated in (best, asked))
-    for concurrency in (max(1, load.concurrency // _PLAUSIBLE), load.concurrency * _PLAUSIBLE):
+    for concurrency in load.plausible_concurrency:
         other = replace(question, workload=replace(load, concurrency=concurrency))
         there, here = valuing.valued(other, predicted(other, bare))
         if there.terms is None or here.terms is None:
             continue
         if there.terms.total < here.terms.total:
-            return f"{concurrency} instead of {load.concurrency} requests at a time"
+            return concurrency
     return None

@@ -15,7 +15,7 @@ from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
 from omnipilot_slurm.decide.finding import Finding
 from omnipilot_slurm.decide.predicting import predicted
 from omnipilot_slurm.decide.site import KnownModel, UnknownModel
-from omnipilot_slurm.decide.workload import workload_of
+from omnipilot_slurm.decide.workload import Known, workload_of
 from omnipilot_slurm.records import Mode, Reason, Verdict
 from omnipilot_slurm.script import directives as words
 from omnipilot_slurm.script import serving, tres
@@ -174,13 +174,23 @@ def _model_of(launch: Launch, site: Site) -> KnownModel | UnknownModel:
 def _workload(
     submission: Submission, site: Site, directives: Directives, launch: Launch
 ) -> Workload:
-    return workload_of(
-        directives.values,
-        launch.engine,
-        site.workload,
+    account = submission.account or submission.default_account
+    known = Known(
         partition=submission.partition,
         time_limit_min=submission.time_limit_min,
+        default_time_min=_default_time_min(submission, site),
+        earlier=site.loads.of(submission.user_name, account),
     )
+    return workload_of(directives.values, launch.engine, site.workload, known)
+
+
+def _default_time_min(submission: Submission, site: Site) -> int | None:
+    """Return how long a job may run that says nothing, in the first partition that it asks for."""
+    wanted = (submission.partition or "").split(",")[0]
+    for part in site.snapshot.partitions:
+        if part.name == wanted or (not wanted and part.is_default):
+            return part.default_time_min
+    return None
 
 
 def _found(question: Question, expired: Expired) -> Finding:

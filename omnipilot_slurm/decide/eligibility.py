@@ -40,6 +40,9 @@ def _partition_objections(submission: Submission, part: PartitionFacts) -> Itera
         yield f"partition {name} takes no jobs"
     if submission.partitions is not None and name not in submission.partitions:
         yield f"partition {name} is not open to this user"
+    if part.allow_submit_hosts is not None:
+        # which host a job comes from is not told to a plugin's daemon
+        yield f"partition {name} takes jobs of some hosts only"
     if not _group_allowed(submission, part):
         yield f"partition {name} is for other groups"
     account = submission.account or submission.default_account
@@ -98,7 +101,11 @@ def need_of(submission: Submission, part: PartitionFacts, n_gpus: int) -> NodeNe
     asked = (submission.cpus_per_task or 1) * tasks
     least = max(submission.min_cpus or 0, submission.pn_min_cpus or 0)
     cpus = max(asked, per_gpu * n_gpus, least)
-    return NodeNeed(cpus, _memory_mib(submission, part, n_gpus, cpus))
+    memory_mib = _memory_mib(submission, part, n_gpus, cpus)
+    if part.max_mem_per_cpu_mib:
+        # Slurm gives a job that asks for more memory per CPU so many more CPUs
+        cpus = max(cpus, -(-memory_mib // part.max_mem_per_cpu_mib))
+    return NodeNeed(cpus, memory_mib)
 
 
 def _memory_mib(submission: Submission, part: PartitionFacts, n_gpus: int, cpus: int) -> int:
@@ -125,20 +132,22 @@ def per_tres(text: str | None) -> int | None:
 def satisfies(constraint: str | None, features: frozenset[str]) -> bool:
     """Return whether a node with `features` satisfies `a&b`, `a|b` or `[a|b]`.
 
-    False for forms that count or exclude: what cannot be judged is not proposed.
+    As Slurm does, from left to right. False for forms that count, exclude or nest: what cannot be
+    judged is not proposed.
     """
     text = (constraint or "").strip()
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     if not text:
         return True
-    words = re.split(r"[&|,]", text)
-    if not all(_WORD.match(word.strip()) for word in words):
+    first, *rest = re.split(r"([&|,])", text)
+    words = [word.strip() for word in (first, *rest[1::2])]
+    if not all(_WORD.match(word) for word in words):
         return False
-    return any(
-        all(word.strip() in features for word in re.split(r"[&,]", option))
-        for option in text.split("|")
-    )
+    holds = words[0] in features
+    for joint, word in zip(rest[::2], words[1:], strict=True):
+        holds = holds or word in features if joint == "|" else holds and word in features
+    return holds
 
 
 def _qos_objections(
@@ -147,18 +156,30 @@ def _qos_objections(
     if "limits" not in snapshot.enforces:
         return
     names = (submission.qos or submission.default_qos, pool.partition.qos)
+    need = need_of(submission, pool.partition, n_gpus)
+    asked = {
+        "gres/gpu": n_gpus,
+        f"gres/gpu:{pool.gres_type}": n_gpus,
+        "cpu": need.cpus,
+        "mem_mib": need.memory_mib,
+        "node": 1,
+    }
     for limits in snapshot.qos:
         if limits.name not in names:
             continue
-        wall, asked = limits.max_wall_min, submission.time_limit_min
-        if wall is not None and asked is not None and asked > wall:
+        wall, wanted = limits.max_wall_min, submission.time_limit_min
+        if wall is not None and wanted is not None and wanted > wall:
             yield f"QOS {limits.name} allows {wall} min"
-        limit = _gpu_limit(limits, pool.gres_type)
-        if limit is not None and n_gpus > limit:
-            yield f"QOS {limits.name} allows {limit} GPUs"
+        for tres, amount in asked.items():
+            most, least = _tightest(limits, tres), limits.min_tres_per_job.get(tres, 0)
+            if most is not None and amount > most:
+                yield f"QOS {limits.name} allows {most} {_called(tres)}"
+            if amount < least:
+                yield f"QOS {limits.name} asks for {least} {_called(tres)} at least"
 
 
-def _gpu_limit(limits: QosLimits, gres_type: str | None) -> int | None:
+def _tightest(limits: QosLimits, tres: str) -> int | None:
+    """Return the least limit of a TRES that one job of one node can meet, None where none is."""
     tables: tuple[Mapping[str, int], ...] = (
         limits.max_tres_per_job,
         limits.max_tres_per_node,
@@ -166,5 +187,10 @@ def _gpu_limit(limits: QosLimits, gres_type: str | None) -> int | None:
         limits.max_tres_per_account,
         limits.group_tres,
     )
-    names = ("gres/gpu", f"gres/gpu:{gres_type}")
-    return min((table[name] for table in tables for name in names if name in table), default=None)
+    return min((table[tres] for table in tables if tres in table), default=None)
+
+
+def _called(tres: str) -> str:
+    """Return a TRES as people call it."""
+    names = {"cpu": "CPUs", "mem_mib": "MiB", "node": "nodes"}
+    return names.get(tres, "GPUs")

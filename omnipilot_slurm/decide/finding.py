@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class Gain:
     """What one arm is worth more than another over `hours`; `confidence` that it is any more.
 
-    `flip` says under which other workload the other one would be worth more.
+    `flip` is a concurrency, plausible where nobody said one, at which the other is worth more.
     """
 
     usd: Interval
     hours: float
     confidence: float
-    flip: str | None = None
+    flip: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

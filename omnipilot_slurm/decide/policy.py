@@ -165,7 +165,9 @@ def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
         text = f"{held} GPUs are asked, without a TP flag the server uses {_world(asked)}"
         return moved(question, asked, filled, Reason(code="tp_absent", text=text), expired)
     if question.directives.auto:
-        return choosing.choose(question, asked, expired) or _as_asked(asked)
+        better = choosing.choose(question, asked, expired)
+        if better is not None and better.verdict is not Verdict.ABSTAIN:
+            return better
     idle = asked.arm.n_gpus - _world(asked)
     if idle > 0:
         text = f"TP x PP x DP = {_world(asked)} of {asked.arm.n_gpus} GPUs: {idle} stay idle"

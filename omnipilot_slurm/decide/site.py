@@ -6,8 +6,10 @@ by the daemon's state, `advise` and replay, which build it, and by decision, whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from omnipilot_slurm.decide.usage import UsualLoads
 
 if TYPE_CHECKING:
     from omnipilot_slurm.cluster_facts import Snapshot
@@ -68,3 +70,4 @@ class Site:
     workload: WorkloadSettings
     vllm: VllmSettings
     messages: MessageSettings
+    loads: UsualLoads = field(default_factory=UsualLoads)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 #: a launch that nearly always fails is counted as failing 49 times before it works
 P_FLOOR: Final = 0.02
 #: how many standard deviations the 0.1 and 0.9 quantiles of a normal lie from its median
-_Z_90: Final = 1.2815515655446004
+Z_90: Final = 1.2815515655446004
+#: no term is larger, whatever a prediction or a setting says
+_MOST_USD: Final = 1e15
 _SECONDS_PER_HOUR: Final = 3600.0
 _WATTS_PER_KW: Final = 1000.0
 
@@ -69,20 +71,43 @@ class UtilityTerms:
 
 
 def utility_terms(run: Run, settings: UtilitySettings) -> UtilityTerms:
-    """Return what a run is worth; finite for every finite input."""
+    """Return what a run is worth: finite terms, in which what is no number counts against it."""
     hours = serving_hours(run.wall_h, run.cold_start_s)
     rate = run.output_tok_s.lo if settings.pessimistic else run.output_tok_s.mid
+    return UtilityTerms(
+        value=_value_at(rate, run, settings),
+        gpu_cost=_cost(gpu_cost_usd(run, settings.power_usd_per_kwh)),
+        slo=_cost(settings.slo_miss_usd_per_hour * hours * miss_probability(run, settings)),
+        wait=_cost(settings.wait_usd_per_hour * run.wait_h),
+        failure=_cost(failure_usd(run, settings)),
+    )
+
+
+def value_sd_usd(run: Run, settings: UtilitySettings) -> float:
+    """Return one standard deviation of V, from the 80 % interval of the throughput.
+
+    Both ends are capped by the load offered: what nobody asks for is no doubt either.
+    """
+    bounds = (run.output_tok_s.lo, run.output_tok_s.hi)
+    lo, hi = (_value_at(rate, run, settings) for rate in bounds)
+    return max(hi - lo, 0.0) / (2 * Z_90)
+
+
+def _value_at(output_tok_s: float, run: Run, settings: UtilitySettings) -> float:
+    """Return V at a throughput, KV pressure taken off it."""
+    rate = output_tok_s
     if run.kv_pressure is not None:
         rate *= kv_factor(run.kv_pressure, settings.kv_knee, settings.kv_slope)
-    return UtilityTerms(
-        value=value_usd(
-            settings.value_usd_per_output_token, hours, rate, offered_tok_s=run.offered_tok_s
-        ),
-        gpu_cost=gpu_cost_usd(run, settings.power_usd_per_kwh),
-        slo=settings.slo_miss_usd_per_hour * hours * miss_probability(run, settings),
-        wait=settings.wait_usd_per_hour * run.wait_h,
-        failure=failure_usd(run, settings),
-    )
+    hours = serving_hours(run.wall_h, run.cold_start_s)
+    price = settings.value_usd_per_output_token
+    usd = value_usd(price, hours, rate, offered_tok_s=run.offered_tok_s)
+    # the order of the arguments makes 0 of what is not a number
+    return min(_MOST_USD, max(0.0, usd))
+
+
+def _cost(usd: float) -> float:
+    """Return a cost between 0 and the most there is, which what is not a number costs."""
+    return max(0.0, min(_MOST_USD, usd))
 
 
 def serving_hours(wall_h: float, cold_start_s: float) -> float:
@@ -123,21 +148,21 @@ def miss_probability(run: Run, settings: UtilitySettings) -> float:
 
 def _exceeds(latency: Interval | None, slo: float | None, *, pessimistic: bool) -> float:
     """Return the probability that a latency lies above its target: normal in log space."""
-    if latency is None or slo is None or slo <= 0 or latency.mid <= 0:
+    if latency is None or slo is None or not (slo > 0 and latency.mid > 0):
         return 0.0
     if pessimistic:
         return float(latency.hi > slo)
-    width = math.log(latency.hi / latency.lo) if latency.lo > 0 else math.inf
-    sigma = width / (2 * _Z_90)
-    if sigma == 0:
+    width = math.log(latency.hi) - math.log(latency.lo) if latency.lo > 0 else math.inf
+    sigma = width / (2 * Z_90)
+    if not sigma > 0:
         return float(latency.mid > slo)
     if not math.isfinite(sigma):
         return 0.5
-    return 0.5 * math.erfc(math.log(slo / latency.mid) / sigma / math.sqrt(2))
+    return 0.5 * math.erfc((math.log(slo) - math.log(latency.mid)) / sigma / math.sqrt(2))
 
 
 def failure_usd(run: Run, settings: UtilitySettings) -> float:
     """Return F: each failed launch is paid for, waits again and is tried again (geometric)."""
-    p_ok = min(max(run.p_ok, P_FLOOR), 1.0)
+    p_ok = min(1.0, max(P_FLOOR, run.p_ok))
     once = run.n_gpus * run.price_usd_per_gpu_hour * settings.failed_launch_hours
     return (1.0 - p_ok) / p_ok * (once + settings.wait_usd_per_hour * run.wait_h)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from omnipilot_slurm.decide import eligibility
 from omnipilot_slurm.decide.predicting import kv_pressure
 from omnipilot_slurm.decide.success import launch_probability
-from omnipilot_slurm.decide.utility import Run, utility_terms
+from omnipilot_slurm.decide.utility import Run, utility_terms, value_sd_usd
 from omnipilot_slurm.decide.waiting import queue_wait
 from omnipilot_slurm.records import Starts
 
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.decide.arms import Question, RatedArm
     from omnipilot_slurm.decide.wait_history import Wait
-    from omnipilot_slurm.records import Interval, Workload
+    from omnipilot_slurm.records import Interval, Prediction, Workload
 
 #: hours of a job that says none and has no limit
 _HOURS: Final = 8.0
-#: how many standard deviations the 0.1 and 0.9 quantiles of a normal lie from its median
-Z_90: Final = 1.2815515655446004
 
 
 def valued(question: Question, rated: Sequence[RatedArm]) -> tuple[RatedArm, ...]:
@@ -43,8 +41,13 @@ def _valued(question: Question, rated: RatedArm) -> RatedArm:
     wait = _wait(question, rated)
     p_launch = launch.p * _certainty(rated)
     run = _run(question, rated, p_launch, wait)
-    terms = None if run is None else utility_terms(run, question.site.utility)
-    return replace(rated, launch=launch, p_launch=p_launch, wait=wait, terms=terms)
+    known = replace(rated, launch=launch, p_launch=p_launch, wait=wait)
+    if run is None:
+        return known
+    settings = question.site.utility
+    return replace(
+        known, terms=utility_terms(run, settings), value_sd_usd=value_sd_usd(run, settings)
+    )
 
 
 def _certainty(rated: RatedArm) -> float:
@@ -82,7 +85,7 @@ def _run(question: Question, rated: RatedArm, p_launch: float, wait: Wait) -> Ru
         output_tok_s=rate,
         p_ok=p_launch,
         wait_h=wait.mean_h,
-        kv_pressure=None if prediction.calibrated else _mid(kv_pressure(question, rated)),
+        kv_pressure=None if _is_learned(prediction) else _mid(kv_pressure(question, rated)),
         offered_tok_s=None if requests_per_s is None else requests_per_s * load.osl,
         ttft_ms=prediction.targets.get("ttft_ms"),
         tpot_ms=prediction.targets.get("tpot_ms"),
@@ -90,6 +93,11 @@ def _run(question: Question, rated: RatedArm, p_launch: float, wait: Wait) -> Ru
         slo_tpot_ms=load.slo_tpot_ms,
         power_w=_mid(power),
     )
+
+
+def _is_learned(prediction: Prediction) -> bool:
+    """Return whether throughput was learned at this pressure: not beyond the measured loads."""
+    return prediction.calibrated and "concurrency" not in prediction.axes
 
 
 def _mid(interval: Interval | None) -> float | None:
@@ -104,7 +112,9 @@ def hours_of(workload: Workload) -> float:
 def confidence(better: RatedArm, asked: RatedArm, *, by_usd: float = 0.0) -> float:
     """Return the probability that one arm is worth more than another by so much, $.
 
-    The value is taken as normal with the spread of the predicted throughput; costs are certain.
+    The value is taken as normal with the spread of the predicted throughput; costs are certain. The
+    predictions of two arms are taken as independent, which errs towards doubt: what is wrong about
+    the model or the load is wrong for both.
     """
     if better.terms is None or asked.terms is None:
         return 0.0
@@ -117,13 +127,4 @@ def confidence(better: RatedArm, asked: RatedArm, *, by_usd: float = 0.0) -> flo
 
 def spread_usd(one: RatedArm, other: RatedArm) -> float:
     """Return one standard deviation of the difference of two arms' worth, $."""
-    return math.hypot(_spread_usd(one), _spread_usd(other))
-
-
-def _spread_usd(rated: RatedArm) -> float:
-    if rated.terms is None or rated.prediction is None:
-        return 0.0
-    rate = rated.prediction.targets["output_tok_s"]
-    if rate.lo <= 0 or rate.hi <= rate.lo:
-        return 0.0
-    return rated.terms.value * math.log(rate.hi / rate.lo) / (2 * Z_90)
+    return math.hypot(one.value_sd_usd, other.value_sd_usd)
