@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     )
 
 
-#: likenesses held at once: their arrays stay below the size at which malloc asks the system
-_BLOCK = 24_000
+#: rows looked at together, and multiplications of one matrix product: at most as many as OpenBLAS
+#: does without waking threads, which on a busy machine wait for each other many times longer
+_ROWS, _PRODUCTS = 64, 2**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +51,20 @@ class Kernel:
     means: FloatArray
 
     def smooth(self, matrix: FloatArray) -> Smoothed:
-        """Return values and densities of rows of the feature matrix, block by block of anchors."""
+        """Return values and densities of rows of the feature matrix."""
         scaled = (matrix[:, self.used] - self.origin) * self.scales
         rows = looking(scaled.astype(np.float32))
         values = np.tile(self.means, (len(rows), 1))
         density = np.zeros(values.shape)
         has_target = (self.duals != 0).astype(np.float32)
-        step = max(_BLOCK // max(len(rows), 1), 64)
-        for at in range(0, len(self.duals), step):
-            alike = likeness(rows, self.anchors[:, at : at + step])
-            values += alike @ self.duals[at : at + step]
-            density += density_of(alike, has_target[at : at + step])
+        for start in range(0, len(rows), _ROWS):
+            some = slice(start, start + _ROWS)
+            step = max(_PRODUCTS // rows[some].size, 1)
+            for at in range(0, len(self.duals), step):
+                near = slice(at, at + step)
+                alike = likeness(rows[some], self.anchors[:, near])
+                values[some] += alike @ self.duals[near]
+                density[some] += density_of(alike, has_target[near])
         return Smoothed(values, density)
 
 
