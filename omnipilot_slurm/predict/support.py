@@ -291,7 +291,8 @@ def _finding(axis: str, value: float, measured: Sequence[float], where: str) -> 
     if distance > inside:
         tier = LOW if distance <= LOW_OCTAVES[axis] else OUT
         unit = " billion parameters" if axis == "model_size" else ""
-        note = f"{axis} {2**value:.4g}{unit}{where}: the nearest measured is {2**near:.4g}"
+        asked, there = (f"{float(f'{2**each:.4g}'):.12g}" for each in (value, near))
+        note = f"{axis} {asked}{unit}{where}: the nearest measured is {there}"
         yield Finding(axis, tier, note)
 
 
