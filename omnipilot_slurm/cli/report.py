@@ -7,7 +7,11 @@ import click
 from omnipilot_slurm.cli.lazy import LazyGroup, Subcommand
 
 #: one line each, in alphabetical order
-REPORTS: dict[str, Subcommand] = {}
+REPORTS: dict[str, Subcommand] = {
+    "decisions": Subcommand(
+        "omnipilot_slurm.cli.report_decisions:decisions", "What was decided, and its worth."
+    ),
+}
 
 
 @click.group(cls=LazyGroup, table=REPORTS)

@@ -102,6 +102,15 @@ def preference_pairs(connection: sqlite3.Connection, since: float) -> tuple[Pref
     )
 
 
+def choices_by_kind(connection: sqlite3.Connection, since: float) -> dict[str, int]:
+    """Count the choices made at a Unix time or later, by what was done.
+
+    Raises: StoreError.
+    """
+    sql = "SELECT did, count(*) FROM choices WHERE at >= ? GROUP BY did ORDER BY did"
+    return dict(fetched(connection, "choices", sql, (since,)))
+
+
 def delete_before(connection: sqlite3.Connection, at: float, *, limit: int) -> int:
     """Delete up to `limit` choices made before a Unix time and return how many went."""
     oldest = "SELECT rowid FROM choices WHERE at < ? ORDER BY at LIMIT ?"

@@ -1,14 +1,14 @@
 """The decisions table: one row for each answer, as it is written and as it is read again.
 
-In: a decision that was answered, or a connection of database. Out: rows, StoredDecision, Summary.
-Written by the recorder; read by `omnipilot explain` and the reports.
+In: a decision that was answered, or a connection of database. Out: rows, StoredDecision, Brief,
+Summary. Written by the recorder; read by `omnipilot explain` and the reports.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from omnipilot_slurm.store.database import fetched, transaction
 from omnipilot_slurm.store.redact import clean, clean_json
@@ -90,6 +90,43 @@ class StoredDecision:
     repeats: str | None
     answer: Mapping[str, Any] | None
     record: Mapping[str, Any] | None
+
+
+class Brief(NamedTuple):
+    """What reports count of a decision; what its record does not hold is None.
+
+    Names are the paths in the record. `price` is $ per hour of all GPUs of an arm, `p_launch` the
+    probability that its server comes up, `gain_usd` what the chosen arm is worth more.
+    """
+
+    id: str
+    at: float
+    verdict: str
+    would_be: str | None
+    code: str | None
+    user_name: str | None
+    mode: str | None
+    reason_text: str | None
+    hours: float | None
+    asked_starts: str | None
+    asked_n_gpus: int | None
+    asked_price: float | None
+    chosen_n_gpus: int | None
+    chosen_price: float | None
+    chosen_p_launch: float | None
+    gain_usd_lo: float | None
+    gain_usd_mid: float | None
+    gain_usd_hi: float | None
+    axes: tuple[str, ...]
+
+
+_BRIEF_COLUMNS: Final = Brief._fields[:6]
+#: where the other fields of a Brief stand in a record
+_BRIEF_PATHS: Final = (
+    "mode", "reason.text", "workload.hours", "asked.starts", "asked.n_gpus", "asked.usd_per_hour",
+    "chosen.n_gpus", "chosen.usd_per_hour", "chosen.p_launch", "gain.usd.lo", "gain.usd.mid",
+    "gain.usd.hi", "support.axes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +214,23 @@ def since(connection: sqlite3.Connection, at: float) -> Iterator[StoredDecision]
     return _select(connection, "WHERE own.at >= ? ORDER BY own.seq", (at,))
 
 
+def briefs(connection: sqlite3.Connection, at: float) -> Iterator[Brief]:
+    """Yield what reports count of the decisions answered at a Unix time or later, oldest first.
+
+    Records are read inside the database, one at a time. Raises: StoreError.
+    """
+    own = ", ".join(f"own.{name}" for name in _BRIEF_COLUMNS)
+    paths = ", ".join(f"'$.{path}'" for path in _BRIEF_PATHS)
+    sql = (
+        f"SELECT {own}, json_extract(coalesce(own.record, first.record, '{{}}'), {paths}) "  # noqa: S608 (constants)
+        "FROM decisions AS own LEFT JOIN decisions AS first ON first.id = own.repeats "
+        "WHERE own.at >= ? ORDER BY own.seq"
+    )
+    for *columns, values in fetched(connection, "decisions", sql, (at,)):
+        *cells, axes = json.loads(values)
+        yield Brief._make((*columns, *cells, tuple(axes or ())))
+
+
 def summary(connection: sqlite3.Connection, at: float = 0.0) -> Summary:
     """Count the decisions answered at a Unix time or later."""
     n, first_at, last_at = _all(
@@ -213,7 +267,7 @@ def _select(
         f"SELECT {own}, coalesce(own.answer, first.answer), coalesce(own.record, first.record) "  # noqa: S608 (constants)
         f"FROM decisions AS own LEFT JOIN decisions AS first ON first.id = own.repeats {where}"
     )
-    for row in _all(connection, sql, values):
+    for row in fetched(connection, "decisions", sql, values):
         cells = dict(zip(names, row, strict=True))
         for name in ("answer", "record"):
             cells[name] = None if cells[name] is None else json.loads(cells[name])
