@@ -61,6 +61,16 @@ def loaded_file(name: str, folders: Sequence[Path]) -> Loaded:
     return load(layers_over(name, folders), spec, version=version)
 
 
+def own_files(folders: Sequence[Path]) -> Iterator[tuple[str, Loaded]]:
+    """Yield each of FILES that a folder has one of its own of, over the shipped one.
+
+    Raises: ConfigError with every fault of a file.
+    """
+    for name in FILES:
+        if any((folder / name).is_file() for folder in folders):
+            yield name, loaded_file(name, folders)
+
+
 def check_site(folder: Path) -> SiteCheck:
     """Return all that is wrong or doubtful about the files in a folder.
 

@@ -6,6 +6,7 @@ the daemon's loading thread, `advise` and replay.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ class Experience:
 class SiteFiles:
     """What was read of files: all of a Site but the cluster."""
 
+    folders: tuple[Path, ...]
     settings_file: SettingsFile
     catalog: Catalog
     startup: StartupCoefficients
@@ -97,12 +99,15 @@ class SiteFiles:
         return replace(gpu_map, gres={**snapshot.gpu_map, **gpu_map.gres})
 
     def published(self) -> Layer | None:
-        """Return the cluster's snapshot as the daemon publishes it, None where none can be read."""
+        """Return the cluster's snapshot as the daemon publishes it, None where none can be read.
+
+        It lies where the settings say, or beside them where they are what is published.
+        """
         folder = self.settings_file.settings.daemon.publish
-        try:
-            return None if folder is None else read_layers([folder / SNAPSHOT_FILE])[0]
-        except ConfigError:
-            return None
+        for place in (*self.folders[::-1], *([] if folder is None else [folder])):
+            with suppress(ConfigError):
+                return read_layers([place / SNAPSHOT_FILE])[0]
+        return None
 
     def _gpu_id(self, name: str) -> str | None:
         try:
@@ -122,6 +127,7 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
     if faults:
         raise ConfigError(faults)
     return SiteFiles(
+        folders=tuple(folders),
         settings_file=settings_file,
         catalog=catalog,
         startup=load_startup(folders),
@@ -166,8 +172,7 @@ def models_of(catalog: Catalog, folders: Folders) -> Models:
         try:
             match = find_model(catalog, folders, name)
         except CatalogError as error:
-            near = f"; near names: {', '.join(error.near)}" if error.near else ""
-            return UnknownModel(text=f"{error}{near}")
+            return UnknownModel(text=str(error))
         if isinstance(match, Pending):
             text = "its folder is being looked up; a later submission is answered"
             return UnknownModel(text=text, pending=True)

@@ -11,6 +11,7 @@ fifth of the time, and depth, size, tags and anchors are seen before anything is
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,8 @@ class _Builder:
         if kind is yaml.ScalarEvent:
             if event.anchor is not None or event.tag is not None:
                 self._refuse_marks(event)
-            self._add(self._scalar(event, event.value, plain=not event.style))
+            # most words come many times over
+            self._add(self._scalar(event, sys.intern(event.value), plain=not event.style))
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             self._refuse_marks(event)
             self._enter(event, Pairs if kind is yaml.MappingStartEvent else Items)

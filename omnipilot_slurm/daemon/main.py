@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     folders = options.config or [SITE_FOLDER]
     os.umask(UMASK)
+    # products this small gain nothing from threads of their own on a controller
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         settings = load_settings(folders).settings.daemon

@@ -26,16 +26,19 @@ _READABLE = 0o644
 _FOLDER = 0o755
 
 
-def publish(folder: Path, documents: Mapping[str, str]) -> None:
+def publish(folder: Path, documents: Mapping[str, str | None]) -> None:
     """Write each document under its file name; a reader sees the old text or the new one whole.
 
-    Raises: OSError.
+    A document None is taken away. Raises: OSError.
     """
     if not folder.is_dir():
         folder.mkdir(parents=True)
         folder.chmod(_FOLDER)
     for name, text in documents.items():
-        _replace(folder / name, text)
+        if text is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            _replace(folder / name, text)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -52,7 +55,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def effective(file: Loaded) -> str:
-    """Return the settings in force as an omnipilot.yaml that load_settings reads back.
+    """Return what a file and those below it say as one file that reads back the same.
 
     How the daemon itself runs (its section) is of no use elsewhere and left out; nothing in the
     others is secret.
@@ -60,7 +63,7 @@ def effective(file: Loaded) -> str:
     sections = {key: _plain(node) for key, (_, node) in file.tree.pairs.items() if key != "daemon"}
     # JSON is YAML that quotes every text
     text = json.dumps({"schema": SCHEMA_VERSION, **sections}, indent=2, ensure_ascii=False)
-    return f"# the settings in force, written by omnipilotd\n{text}\n"
+    return f"# what is in force, written by omnipilotd\n{text}\n"
 
 
 def _plain(node: Node) -> object:

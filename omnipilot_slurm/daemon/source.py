@@ -24,12 +24,13 @@ from omnipilot_slurm.decide.outcome import outcome_of
 from omnipilot_slurm.errors import SlurmError, StoreError
 from omnipilot_slurm.records import Submission
 from omnipilot_slurm.settings import FILE
+from omnipilot_slurm.site_check import FILES, own_files
 from omnipilot_slurm.site_files import Experience, SiteFiles, read_files
 from omnipilot_slurm.store.database import open_for_reading
 from omnipilot_slurm.store.site_tables import launch_counts, wait_history
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from omnipilot_slurm.decide.site import Site
@@ -58,6 +59,7 @@ class _Read:
     experience: Experience
     experience_at: float
     store_fault: str | None
+    documents: Mapping[str, str | None]
 
 
 class SiteSource:
@@ -82,7 +84,12 @@ class SiteSource:
         self.close()
         folders = FolderLookup(roots=cluster.model_roots)
         experience, store_fault = _experience(files)
-        read = _Read(files, folders, reader, snapshot, experience, time.time(), store_fault)
+        documents: dict[str, str | None] = dict.fromkeys(FILES)
+        documents |= {name: effective(file) for name, file in own_files(self._folders)}
+        documents[FILE] = effective(files.settings_file.file)
+        read = _Read(
+            files, folders, reader, snapshot, experience, time.time(), store_fault, documents
+        )
         loaded = self._loaded(read, fault)
         for submission in _FIRST_QUESTIONS:
             loaded.decide(submission)
@@ -138,10 +145,7 @@ class SiteSource:
                 "store_fault": read.store_fault,
                 "cost_model": read.files.predictor is not None,
             },
-            documents={
-                FILE: effective(settings_file.file),
-                SNAPSHOT_FILE: dump_snapshot(read.snapshot),
-            },
+            documents={**read.documents, SNAPSHOT_FILE: dump_snapshot(read.snapshot)},
             poll_s=settings_file.settings.cluster.poll_s,
         )
 

@@ -41,7 +41,7 @@ class Loaded:
 
     decide: Decider
     summary: Mapping[str, object] = field(default_factory=dict)
-    documents: Mapping[str, str] = field(default_factory=dict)
+    documents: Mapping[str, str | None] = field(default_factory=dict)
     poll_s: float = 60.0
 
 

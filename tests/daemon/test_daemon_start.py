@@ -11,6 +11,8 @@ import pytest
 from daemon_process import PATIENCE_S, DaemonProcess, wait_until
 
 from omnipilot_slurm import __version__
+from omnipilot_slurm.site_files import read_files
+from omnipilot_slurm.utility_file import load_utility
 
 MODULE = [sys.executable, "-m", "omnipilot_slurm.daemon.main"]
 MAX_RSS_KIB = 60 * 1024
@@ -112,6 +114,23 @@ def test_the_settings_in_force_are_published(installed: DaemonProcess) -> None:
     wait_until(path.exists, "the published settings")
     assert '"mode": "observe"' in path.read_text()
     assert str(installed.socket) not in path.read_text()
+
+
+def test_a_login_node_advises_by_what_the_site_has_set(
+    installed: DaemonProcess,
+) -> None:
+    site = installed.folder / "utility.yaml"
+    site.write_text("schema: 1\nutility: {wait_usd_per_hour: 7.5}\n")
+    assert installed.ask(op="reload") == {"v": 1, "ok": True}
+    published = installed.public / "utility.yaml"
+    wait_until(published.exists, "the site's own utility.yaml")
+    assert load_utility([installed.public]).wait_usd_per_hour == 7.5
+    snapshot = read_files([installed.public]).published()
+    assert snapshot is not None
+    assert snapshot.file == str(installed.public / "cluster.json")
+    site.unlink()
+    assert installed.ask(op="reload") == {"v": 1, "ok": True}
+    wait_until(lambda: not published.exists(), "what is in force no more to be taken away")
 
 
 def test_the_daemon_loads_nothing_heavy() -> None:
