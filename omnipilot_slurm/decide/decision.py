@@ -72,21 +72,23 @@ def decide(
         reason = Reason(code=code, text=known.text)
         finding = Finding(verdict=Verdict.ABSTAIN, reason=reason)
         return _said(finding, mode, site, script=script, launch=launch)
+    workload = _workload(submission, site, directives, launch)
     question = Question(
         submission=submission,
         request=request,
         directives=directives,
         launch=launch,
         model=known.facts,
-        workload=_workload(submission, site, directives, launch),
+        workload=workload,
         site=site,
         engines=Engines(launch.engine, site.vllm),
     )
     finding = _found(question, expired)
     if all_arms:
         finding = replace(finding, arms=tuple(arms.smallest_first(question)))
-    decision = _said(_rated_fully(question, finding), mode, site, script=script, launch=launch)
-    return replace(decision, workload=question.workload, model_said=known.said)
+    finding = _rated_fully(question, finding)
+    decision = _said(finding, mode, site, script=script, launch=launch, workload=workload)
+    return replace(decision, model_said=known.said)
 
 
 def mode_of(submission: Submission, site: Site, directives: Directives) -> Mode:
@@ -227,15 +229,24 @@ def done_in(mode: Mode, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _said(finding: Finding, mode: Mode, site: Site, *, script: Script, launch: Launch) -> Decision:
+def _said(
+    finding: Finding,
+    mode: Mode,
+    site: Site,
+    *,
+    script: Script,
+    launch: Launch,
+    workload: Workload | None = None,
+) -> Decision:
     done = done_in(mode, finding.verdict)
-    model = launch.engine.model or "this server"
+    model, url = launch.engine.model or "this server", site.messages.url
     return Decision(
         verdict=done,
         finding=finding,
         mode=mode,
-        messages=explain.lines(finding, done, model=model, url=site.messages.url),
+        messages=explain.lines(finding, done, model=model, url=url, workload=workload),
         script=script,
         launch=launch,
+        workload=workload,
         arms=finding.arms,
     )

@@ -1,142 +1,168 @@
 """The lines a user reads: what was changed or refused, why in numbers, how to keep one's own.
 
-In: a Finding and what was done with it. Out: at most five lines. Called by decision.
+In: a Finding, what was done with it, the workload it is for. Out: at most five lines. Called by
+decision. The figures in them are worded by figures.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from omnipilot_slurm.decide import figures
+from omnipilot_slurm.decide.figures import described
+from omnipilot_slurm.decide.finding import failure
 from omnipilot_slurm.records import DECISION_ID, Starts, Verdict
+from omnipilot_slurm.vllm.report import CheckKind
 
 if TYPE_CHECKING:
     from omnipilot_slurm.decide.arms import RatedArm
     from omnipilot_slurm.decide.finding import Finding
+    from omnipilot_slurm.records import Workload
 
 MAX_LINES: Final = 5
-_MAX_CHARS: Final = 280
-_KEEP: Final = "to keep your choice: add `#OMNIPILOT off` to the script, or --comment omnipilot=off"
+_MAX_CHARS: Final = 320
+_OFF: Final = "add `#OMNIPILOT off` to the script, or --comment omnipilot=off"
 
 
-def lines(finding: Finding, done: Verdict, *, model: str, url: str | None) -> tuple[str, ...]:
+def lines(
+    finding: Finding,
+    done: Verdict,
+    *,
+    model: str,
+    url: str | None,
+    workload: Workload | None = None,
+) -> tuple[str, ...]:
     """Return what the user is told of a finding, `done` being what was really done with it."""
     if done is Verdict.PASS:
         return ()
-    body = _body(finding, done, model)
+    body = _body(finding, done, model, workload)
     more = f"more: omnipilot explain {DECISION_ID}" + (f"  {url}" if url else "")
-    kept = [line[:_MAX_CHARS] for line in (*body[: MAX_LINES - 1], more)]
-    return tuple(f"omnipilot: {line}" for line in kept)
+    return tuple(f"omnipilot: {_short(line)}" for line in (*body[: MAX_LINES - 1], more))
 
 
-def _body(finding: Finding, done: Verdict, model: str) -> list[str]:
+def _short(line: str) -> str:
+    return line if len(line) <= _MAX_CHARS else f"{line[: _MAX_CHARS - 3]}..."
+
+
+def _body(finding: Finding, done: Verdict, model: str, workload: Workload | None) -> list[str]:
     if done is Verdict.ABSTAIN:
-        return [f"no opinion on {model}: {finding.reason.text}"]
+        return [f"no opinion on {model}: {finding.reason.text}", "the job runs as submitted"]
     if finding.chosen is not None:
-        return _about_move(finding, done)
+        return _about_move(finding, finding.chosen, done, workload)
     if finding.verdict is Verdict.REJECT or finding.asked is None or _fails(finding.asked):
         return _about_refusal(finding, done)
-    return _about_doubt(finding)
+    return _about_idle(finding, finding.asked) if finding.idle else _about_doubt(finding.asked)
 
 
 def _fails(rated: RatedArm) -> bool:
     return rated.starts is Starts.FAILS
 
 
-def _about_move(finding: Finding, done: Verdict) -> list[str]:
-    asked, chosen = finding.asked, finding.chosen
-    assert chosen is not None
-    here = f" (asked: {described(asked)})" if asked is not None else ""
-    target = f"{described(chosen)} in partition {chosen.arm.partition}"
-    if done is Verdict.REWRITE:
-        first = f"changed to {target}{here}"
-    elif finding.obstacle is not None:
-        first = f"not changed ({finding.obstacle.text}); better: {target}{here}"
-    elif finding.verdict is Verdict.ADVISE:
-        first = f"better: {target}{here}"
-    else:
-        first = f"would be changed to {target}{here}"
-    body = [first, f"why: {_why(finding)}"]
-    there = _there(chosen)
-    if there:
-        body.append(there)
-    return [*body, _KEEP] if done is Verdict.REWRITE else body
+# a better place
 
 
-def _why(finding: Finding) -> str:
-    """Return the reason, for a gain its dollars with their interval and what could turn it."""
-    gain, asked = finding.gain, finding.asked
-    if gain is None or asked is None or asked.prediction is None:
-        return finding.reason.text
-    rate = _figure(asked, "output_tok_s", "tok/s")
-    text = (
-        f"worth ${gain.usd.mid:,.2f} more over {gain.hours:g} h"
-        f" (${gain.usd.lo:,.2f} to ${gain.usd.hi:,.2f}) than {rate} at ${asked.usd_per_hour:.2f}/h"
-    )
-    return text if gain.flip is None else f"{text}; not with {gain.flip}"
-
-
-def _there(chosen: RatedArm) -> str:
-    """Return what the chosen arm delivers, or the room that it leaves where that is not known."""
-    prediction, memory = chosen.prediction, chosen.report.memory
-    if prediction is not None and "output_tok_s" in prediction.targets:
-        figures = [_figure(chosen, "output_tok_s", "tok/s"), _figure(chosen, "ttft_ms", "ms TTFT")]
-        text = f"{', '.join(filter(None, figures))} at ${chosen.usd_per_hour:.2f}/h"
-        return f"there: {text}{'' if prediction.calibrated else ', an uncalibrated estimate'}"
-    if memory is None:
-        return ""
-    kv = memory.kv
-    return (
-        f"there: {kv.mid:.0f} GiB per GPU ({kv.lo:.0f} to {kv.hi:.0f}) are left for the cache;"
-        " throughput is not predicted"
-    )
-
-
-def _figure(rated: RatedArm, target: str, unit: str) -> str:
-    """Return a predicted figure with its interval; an estimate that is not calibrated has none."""
-    prediction = rated.prediction
-    interval = prediction.targets.get(target) if prediction is not None else None
-    if prediction is None or interval is None:
-        return ""
-    if not prediction.calibrated:
-        return f"about {_rounded(interval.mid)} {unit}"
-    lo, mid, hi = (_rounded(value) for value in (interval.lo, interval.mid, interval.hi))
-    return f"{mid} {unit} ({lo} to {hi})"
-
-
-def _about_refusal(finding: Finding, done: Verdict) -> list[str]:
-    asked = described(finding.asked) if finding.asked is not None else "the request"
-    verb = "refused" if done is Verdict.REJECT else "will not start"
-    body = [f"{verb}: {asked}: {finding.reason.text}"]
-    if finding.valid_tps:
-        degrees = " or ".join(map(str, finding.valid_tps))
-        body.append(f"smallest change: --tensor-parallel-size {degrees}, on as many GPUs")
-    elif finding.asked is not None and finding.asked.report.max_model_len_that_fits:
-        length = finding.asked.report.max_model_len_that_fits
-        body.append(f"smallest change: --max-model-len {length} fits these GPUs")
-    return [*body, _KEEP] if done is Verdict.REJECT else body
-
-
-def _about_doubt(finding: Finding) -> list[str]:
+def _about_move(
+    finding: Finding, chosen: RatedArm, done: Verdict, workload: Workload | None
+) -> list[str]:
     asked = finding.asked
-    assert asked is not None
-    body = [f"{described(asked)}: {finding.reason.text}"]
-    length = asked.report.max_model_len_that_fits
-    if finding.idle == 0 and length:
-        body.append(f"--max-model-len {length} is safe on these GPUs")
+    here = f" (asked: {described(asked)})" if asked is not None else ""
+    target = f"{described(chosen)} in partition {chosen.arm.partition}{here}"
+    body = [f"{_done(finding, done)} {target}", f"why: {_why(finding, workload)}"]
+    there = figures.delivery(chosen)
+    if there:
+        body.append(f"there: {there}")
+    if done is Verdict.REWRITE:
+        body.append(_keep(finding))
+    elif asked is not None and _fails(asked) and _length(asked):
+        body.append(f"or, on the GPUs asked: --max-model-len {_length(asked)} fits")
     return body
 
 
-def described(rated: RatedArm) -> str:
-    """Return an arm in a few words: `4x H100 80 GB, TP 4`."""
-    arm = rated.arm
-    shape = [f"TP {arm.tensor_parallel}"]
-    if arm.pipeline_parallel > 1:
-        shape.append(f"PP {arm.pipeline_parallel}")
-    if arm.data_parallel > 1:
-        shape.append(f"DP {arm.data_parallel}")
-    return f"{arm.n_gpus}x {rated.pool.gpu.name.removeprefix('NVIDIA ')}, {' '.join(shape)}"
+def _done(finding: Finding, done: Verdict) -> str:
+    if done is Verdict.REWRITE:
+        return "changed to"
+    if finding.obstacle is not None:
+        fails = finding.asked is not None and _fails(finding.asked)
+        ends = ", and will not start" if fails else ""
+        return f"not changed ({finding.obstacle.text}){ends}; better:"
+    return "better:" if finding.verdict is Verdict.ADVISE else "would be changed to"
 
 
-def _rounded(value: float) -> str:
-    """Return a figure with the two significant digits that an estimate has."""
-    return f"{float(f'{value:.2g}'):,.0f}"
+def _why(finding: Finding, workload: Workload | None) -> str:
+    """Return the reason; of a gain its dollars with their interval, and what would turn it."""
+    gain, asked = finding.gain, finding.asked
+    if gain is None or asked is None or workload is None:
+        return finding.reason.text
+    text = (
+        f"for {figures.load(workload)} worth {figures.dollars(gain.usd.mid)} more over"
+        f" {gain.hours:.3g} h ({figures.dollars(gain.usd.lo)} to {figures.dollars(gain.usd.hi)})"
+        f" than yours: {figures.rate_and_price(asked)}"
+    )
+    return text if gain.flip is None else f"{text}; at {gain.flip} at a time yours is worth more"
+
+
+def _keep(finding: Finding) -> str:
+    """Return the exact line that keeps the user's choice, and what would make that one start."""
+    asked = finding.asked
+    if asked is not None and _fails(asked) and _length(asked):
+        fits = f"--max-model-len {_length(asked)} fits the GPUs asked"
+        return f"to keep your choice: {fits}; or {_OFF}"
+    return f"to keep your choice: {_OFF}"
+
+
+def _length(rated: RatedArm) -> int | None:
+    """Return the longest context that starts there for certain, where only its cache is short."""
+    failing = [check for check in rated.report.checks if check.ok is Starts.FAILS]
+    lacks_cache = all(check.kind in (CheckKind.MEMORY, CheckKind.LENGTH) for check in failing)
+    return rated.report.max_model_len_that_fits if lacks_cache else None
+
+
+# no better place
+
+
+def _about_refusal(finding: Finding, done: Verdict) -> list[str]:
+    asked = finding.asked
+    where = described(asked) if asked is not None else "the request"
+    verb = "refused" if done is Verdict.REJECT else "will not start"
+    body = [f"{verb}: {where}: {finding.reason.text}"]
+    if finding.valid_tps:
+        degrees = " or ".join(map(str, finding.valid_tps))
+        body.append(f"smallest change: --tensor-parallel-size {degrees}, on as many GPUs")
+    elif asked is not None and _length(asked):
+        body.append(f"smallest change: --max-model-len {_length(asked)} fits the GPUs asked")
+    elif finding.arms:
+        body.append(_elsewhere(finding.arms))
+    return [*body, f"to keep your choice: {_OFF}"] if done is Verdict.REJECT else body
+
+
+def _elsewhere(seen: tuple[RatedArm, ...]) -> str:
+    """Return what comes nearest: an arm that may start, one that is not open, or the largest."""
+    for rated in seen:
+        if rated.starts is Starts.UNSURE and rated.blocked is None:
+            return f"it may start on {described(rated)} in partition {rated.arm.partition}"
+    for rated in seen:
+        if rated.starts is not Starts.FAILS and rated.blocked is not None:
+            there = f"{described(rated)} in partition {rated.arm.partition}"
+            return f"it would start on {there}, but {rated.blocked.text}"
+    last = seen[-1]
+    return f"it starts on no node of this cluster; {described(last)}: {failure(last).text}"
+
+
+def _about_idle(finding: Finding, asked: RatedArm) -> list[str]:
+    used = asked.arm.n_gpus - finding.idle
+    fewer = f"ask for {used} GPU{'s' if used > 1 else ''}"
+    degrees = "".join(f", or --tensor-parallel-size {tp}" for tp in finding.valid_tps)
+    return [f"{described(asked)}: {finding.reason.text}", f"smallest change: {fewer}{degrees}"]
+
+
+def _about_doubt(asked: RatedArm) -> list[str]:
+    unsure = [check for check in asked.report.checks if check.ok is Starts.UNSURE]
+    detail = unsure[0].detail.text if unsure else "not all that it rests on is known"
+    body = [f"may not start: {described(asked)}: {detail}"]
+    chance = figures.launch(asked)
+    if chance:
+        body.append(chance)
+    length = asked.report.max_model_len_that_fits
+    if length:
+        body.append(f"starts for certain on these GPUs: --max-model-len {length}")
+    return body

@@ -6,16 +6,20 @@ In: a Question, the arms spoken of, a reason. Out: Findings. Called by policy an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.decide import arms
-from omnipilot_slurm.records import Editable, Reason, Verdict
+from omnipilot_slurm.records import Editable, Reason, Starts, Verdict
 from omnipilot_slurm.script import rewrite
+from omnipilot_slurm.vllm.report import CheckKind
 
 if TYPE_CHECKING:
     from omnipilot_slurm.decide.arms import Question, RatedArm
     from omnipilot_slurm.records import Interval
     from omnipilot_slurm.script.source import Expired
+
+#: failures of the GPUs chosen: other GPUs mend them
+MOVES: Final = frozenset({CheckKind.MEMORY, CheckKind.CAPABILITY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +81,10 @@ def refused(question: Question, asked: RatedArm, reason: Reason) -> Finding:
     verdict = Verdict.REJECT if is_certain else Verdict.ADVISE
     obstacle = None if is_certain else Reason(code="not_editable", text=question.launch.why)
     return Finding(verdict=verdict, reason=reason, asked=asked, obstacle=obstacle)
+
+
+def failure(rated: RatedArm) -> Reason:
+    """Return the failing check of an arm that is spoken of: memory before all others."""
+    failing = [check for check in rated.report.checks if check.ok is Starts.FAILS]
+    ranked = sorted(failing, key=lambda check: check.kind not in MOVES)
+    return ranked[0].detail

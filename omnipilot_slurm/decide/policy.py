@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.decide import arms, choosing
-from omnipilot_slurm.decide.finding import Finding, moved, refused
+from omnipilot_slurm.decide.finding import MOVES, Finding, failure, moved, refused
 from omnipilot_slurm.records import Reason, Starts, Verdict
 from omnipilot_slurm.vllm.report import CheckKind
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from omnipilot_slurm.decide.arms import Question, RatedArm
     from omnipilot_slurm.script.source import Expired
 
-_MOVES: Final = frozenset({CheckKind.MEMORY, CheckKind.CAPABILITY})
 _SPLITS: Final = frozenset({CheckKind.DIVISIBILITY, CheckKind.WORLD_SIZE})
 
 
@@ -61,7 +60,7 @@ def _into_partition(question: Question, asked: RatedArm, expired: Expired) -> Fi
     if finding.change is not None or finding.verdict is Verdict.REJECT:
         return finding
     gpus = f"{asked.arm.n_gpus}x {asked.pool.gpu.name}"
-    text = f"the default partition has no node with {gpus}, partition {asked.arm.partition} has"
+    text = f"the default partition has no node with {gpus}, {asked.arm.partition} has one"
     return moved(question, None, asked, Reason(code="partition_open", text=text), expired)
 
 
@@ -86,7 +85,7 @@ def _failing(question: Question, asked: RatedArm, expired: Expired) -> Finding:
     filled = _filled_tp(question, asked)
     if filled is not None and filled.starts is Starts.STARTS:
         return moved(question, asked, filled, reason, expired)
-    if kinds & _SPLITS and not kinds & _MOVES:
+    if kinds & _SPLITS and not kinds & MOVES:
         within = _within(question, asked)
         if within is not None and within.starts is not Starts.FAILS:
             return moved(question, asked, within, reason, expired)
@@ -94,20 +93,13 @@ def _failing(question: Question, asked: RatedArm, expired: Expired) -> Finding:
             valid = valid_degrees(question, asked)
             refusal = refused(question, asked, reason)
             return replace(refusal, valid_tps=valid)
-    if kinds & (_MOVES | _SPLITS):
+    if kinds & (MOVES | _SPLITS):
         return _smallest_or_refused(question, asked, reason, expired)
     return refused(question, asked, reason)
 
 
-def failure(rated: RatedArm) -> Reason:
-    """Return the failing check that is spoken of: memory before all others."""
-    failing = [check for check in rated.report.checks if check.ok is Starts.FAILS]
-    ranked = sorted(failing, key=lambda check: check.kind not in _MOVES)
-    return ranked[0].detail
-
-
 def _memory_fails(rated: RatedArm) -> bool:
-    return any(check.ok is Starts.FAILS and check.kind in _MOVES for check in rated.report.checks)
+    return any(check.ok is Starts.FAILS and check.kind in MOVES for check in rated.report.checks)
 
 
 def _filled_tp(question: Question, asked: RatedArm) -> RatedArm | None:
@@ -162,7 +154,7 @@ def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
     filled = _filled_tp(question, asked)
     if filled is not None and filled.starts is not Starts.FAILS:
         held = asked.arm.n_gpus
-        text = f"{held} GPUs are asked, without a TP flag the server uses {_world(asked)}"
+        text = f"without --tensor-parallel-size the server uses {_world(asked)} of {held} GPUs"
         return moved(question, asked, filled, Reason(code="tp_absent", text=text), expired)
     if question.directives.auto:
         better = choosing.choose(question, asked, expired)
@@ -170,12 +162,19 @@ def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
             return better
     idle = asked.arm.n_gpus - _world(asked)
     if idle > 0:
-        text = f"TP x PP x DP = {_world(asked)} of {asked.arm.n_gpus} GPUs: {idle} stay idle"
-        reason = Reason(code="idle_gpus", text=text)
-        return Finding(verdict=Verdict.ADVISE, reason=reason, asked=asked, idle=idle)
+        return _idle(question, asked, idle)
     if asked.starts is Starts.UNSURE:
         return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked)
     return choosing.choose(question, asked, expired) or _as_asked(asked)
+
+
+def _idle(question: Question, asked: RatedArm, idle: int) -> Finding:
+    """Tell of GPUs that no server uses, and of the TP that would use them all, if one would."""
+    text = f"{_world(asked)} of {asked.arm.n_gpus} GPUs are used, {idle} stay idle"
+    reason = Reason(code="idle_gpus", text=text)
+    full = _within(question, asked)
+    degrees = () if full is None or full.starts is Starts.FAILS else (full.arm.tensor_parallel,)
+    return Finding(verdict=Verdict.ADVISE, reason=reason, asked=asked, idle=idle, valid_tps=degrees)
 
 
 def _as_asked(asked: RatedArm) -> Finding:

@@ -152,10 +152,11 @@ def _exceeds(latency: Interval | None, slo: float | None, *, pessimistic: bool) 
         return 0.0
     if pessimistic:
         return float(latency.hi > slo)
-    width = math.log(latency.hi) - math.log(latency.lo) if latency.lo > 0 else math.inf
-    sigma = width / (2 * Z_90)
-    if not sigma > 0:
+    if not latency.lo > 0:
+        return 0.5
+    if not latency.hi > latency.lo:
         return float(latency.mid > slo)
+    sigma = (math.log(latency.hi) - math.log(latency.lo)) / (2 * Z_90)
     if not math.isfinite(sigma):
         return 0.5
     return 0.5 * math.erfc((math.log(slo) - math.log(latency.mid)) / sigma / math.sqrt(2))

@@ -34,7 +34,7 @@ _COMPARES_FREE_MEMORY = since("0.9.1")
 def weights_check(plan: MemoryPlan, load_peak_gib: float) -> Check:
     """Return whether the weights alone fit the card; `load_peak_gib`: the most while they load."""
     weights, total = plan.weights, plan.total
-    text = f"weights {weights.mid:.1f} GiB a GPU, the card has {total.mid:.1f}"
+    text = f"the weights take {weights.mid:.1f} GiB per GPU, the card has {total.mid:.1f}"
     if weights.lo > total.hi:
         state = Starts.FAILS
     elif load_peak_gib > total.lo:
@@ -52,11 +52,18 @@ def cache_check(plan: MemoryPlan, eras: Sequence[Left], length: int) -> Check:
     if length:
         need = f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB"
     text = (
-        f"{plan.budget.mid:.1f} GiB budget - {plan.weights.mid:.1f} weights"
-        f" - {plan.activation.mid:.1f} activations - {plan.non_torch.mid:.1f} other"
-        f" leaves {plan.kv.lo:.1f} to {plan.kv.hi:.1f} GiB for the cache; {need}"
+        f"of {plan.budget.mid:.1f} GiB per GPU, {plan.weights.mid:.1f} of weights,"
+        f" {plan.activation.mid:.1f} of activations and {plan.non_torch.mid:.1f} of the rest"
+        f" leave {_room(plan.kv)} for the cache; {need}"
     )
     return outcome("kv_cache", CheckKind.MEMORY, state, text)
+
+
+def _room(kv: Interval) -> str:
+    """Return what is left, in words; less than nothing is nothing."""
+    if kv.hi <= 0:
+        return "nothing"
+    return f"{kv.lo:.1f} to {kv.hi:.1f} GiB" if kv.lo > 0 else f"at most {kv.hi:.1f} GiB"
 
 
 def cache_state(left: Left) -> Starts:

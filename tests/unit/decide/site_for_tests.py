@@ -15,7 +15,7 @@ from omnipilot_slurm.decide.success import LaunchCounts, launch_priors
 from omnipilot_slurm.decide.wait_history import WaitHistory, queue_waits
 from omnipilot_slurm.errors import CatalogError
 from omnipilot_slurm.priors_file import load_priors
-from omnipilot_slurm.records import Mode, Submission
+from omnipilot_slurm.records import Interval, Mode, Prediction, Submission
 from omnipilot_slurm.script import directives
 from omnipilot_slurm.site_settings import (
     GpuMap,
@@ -29,10 +29,13 @@ from omnipilot_slurm.startup_file import load_startup
 from omnipilot_slurm.utility_file import load_utility
 
 if TYPE_CHECKING:
-    from omnipilot_slurm.vllm.overhead import StartupCoefficients
+    from collections.abc import Callable, Mapping, Sequence
 
-if TYPE_CHECKING:
     from omnipilot_slurm.decide.assumed import Assumed
+    from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.predict.live import ArmSetup
+    from omnipilot_slurm.records import Workload
+    from omnipilot_slurm.vllm.overhead import StartupCoefficients
 
 NODES = {
     "a100": ("a100", 4, 64, 512_000),
@@ -84,6 +87,55 @@ def gpu_named(name: str) -> str | None:
         return None
 
 
+def around(mid: float, ratio: float = 1.2) -> Interval:
+    """Return an interval whose ends are so many times smaller and larger than its middle."""
+    return Interval(lo=mid / ratio, mid=mid, hi=mid * ratio)
+
+
+class Rates:
+    """Stands in for the cost model: output tok/s by GPU and their number, as a test says.
+
+    A place that is not listed is out of support. `by_load` multiplies the rates of more than one
+    GPU by a factor of the concurrency.
+    """
+
+    def __init__(
+        self,
+        rates: Mapping[tuple[str, int], float],
+        *,
+        ratio: float = 1.2,
+        by_load: Callable[[int], float] | None = None,
+        **more: Any,
+    ) -> None:
+        self.rates, self.ratio, self.by_load, self.more = rates, ratio, by_load, more
+
+    def predict(
+        self,
+        model: ModelFacts,  # noqa: ARG002 (as ArmPredictor's; so the next ones)
+        arms: Sequence[ArmSetup],
+        workload: Workload,
+        *,
+        engine_version: str | None = None,  # noqa: ARG002
+        load_mode: str = "online_closed_loop",  # noqa: ARG002
+    ) -> tuple[Prediction, ...]:
+        return tuple(self._one(each, workload) for each in arms)
+
+    def _one(self, each: ArmSetup, workload: Workload) -> Prediction:
+        rate = self.rates.get((each.gpu.id, each.arm.n_gpus))
+        if rate is None:
+            notes = (f"gpu {each.gpu.id!r} was not measured; measured were h100",)
+            return Prediction(targets={}, calibrated=True, tier="out", axes=("gpu",), notes=notes)
+        if self.by_load is not None and each.arm.n_gpus > 1:
+            rate *= self.by_load(workload.concurrency)
+        targets = {
+            "output_tok_s": around(rate, self.ratio),
+            "ttft_ms": around(200.0, 2.0),
+            "tpot_ms": around(20.0),
+        }
+        told = {"calibrated": True, "tier": "in"} | self.more
+        return Prediction(targets=targets, **told)
+
+
 def site(mode: Mode = Mode.ENFORCE, snapshot: Snapshot = SNAPSHOT, **policy: Any) -> Site:
     gpus = {gpu_id: catalog().gpu(gpu_id) for gpu_id in catalog().gpu_ids()}
     settings: dict[str, Any] = {
@@ -114,6 +166,22 @@ def site(mode: Mode = Mode.ENFORCE, snapshot: Snapshot = SNAPSHOT, **policy: Any
         vllm=VllmSettings(version="0.11.0", by_partition={}),
         messages=MessageSettings(url=None),
     )
+
+
+def priced(where: Site, prices: Mapping[str, float | None]) -> Site:
+    """Return a site with other prices of GPUs, $/h by catalog id."""
+    pools = tuple(
+        replace(p, gpu=replace(p.gpu, price_usd_per_gpu_hour=prices[p.gpu.id]))
+        if p.gpu.id in prices
+        else p
+        for p in where.pools
+    )
+    return replace(where, pools=pools)
+
+
+def script(gres: str, *lines: str) -> str:
+    """Return a batch script that asks for GPUs."""
+    return "\n".join(["#!/bin/bash", f"#SBATCH --gres={gres}", *lines, ""])
 
 
 def submit(text: str, **fields: Any) -> Submission:

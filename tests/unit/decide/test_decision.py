@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from site_for_tests import ask, site
+from site_for_tests import ask, script, site
 
 from omnipilot_slurm.records import Mode, Verdict
 from omnipilot_slurm.script.rewrite import apply
 
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
-
-
-def script(gres: str, launch: str) -> str:
-    return f"#!/bin/bash\n#SBATCH --gres={gres}\n{launch}\n"
 
 
 def test_70b_in_bf16_on_one_a100_40gb_moves_to_the_smallest_arm_that_starts() -> None:
