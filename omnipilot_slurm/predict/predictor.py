@@ -95,7 +95,7 @@ class Predictor:
             names: [self.model.offsets.of(target, names) for target in LEARNED]
             for names in set(groups)
         }
-        return np.array([of[names] for names in groups])
+        return np.array([of[names] for names in groups]).reshape(-1, len(LEARNED))
 
     def quantiles(self, rows: Table) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return centres, sorted quantiles of what is left over them, and bases, before offsets.
