@@ -148,6 +148,7 @@ class _Builder:
         self._keys: list[Scalar | None] = []
         self._n_nodes = 0
         self._n_documents = 0
+        self._line = 0
 
     def take(self, event: Any) -> None:
         """Add one event to the tree; scalars, by far the most, are asked for first."""
@@ -173,7 +174,10 @@ class _Builder:
 
     def _scalar(self, event: Any, text: str, *, plain: bool) -> Scalar:
         mark = event.start_mark
-        return Scalar(text, plain, self.file, mark.line + 1, mark.column + 1)
+        if mark.line + 1 != self._line:
+            # the numbers of a long file take as much room as its words: one object a line
+            self._line = mark.line + 1
+        return Scalar(text, plain, self.file, self._line, mark.column + 1)
 
     def _enter(self, event: Any, kind: type[Items | Pairs]) -> None:
         mark = event.start_mark
