@@ -1,7 +1,7 @@
 """The daemon's database, as commands that read it find it.
 
 In: the options --config and --store, and times as people write them. Out: a connection and the
-site's settings. Called by explain, tune and the reports.
+site's settings. Called by explain, tune, ingest and the reports.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SPAN_S: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+#: gives a command the option --config
+config_option = click.option(
+    "--config",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=f"Folder with the site's settings. [default: {SITE_FOLDER}]",
+)
 _OPTIONS = (
-    click.option(
-        "--config",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help=f"Folder with the site's settings. [default: {SITE_FOLDER}]",
-    ),
+    config_option,
     click.option(
         "--store",
         type=click.Path(dir_okay=False, path_type=Path),
