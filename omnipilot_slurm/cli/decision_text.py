@@ -7,17 +7,35 @@ Called by `advise` and `explain`, so that both show the same.
 from __future__ import annotations
 
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from omnipilot_slurm.cli.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Json = Any
-_HEAD = ("partition", "arm", "starts", "KV GiB per GPU", "output tok/s", "TTFT ms", "")
+_HEAD = ("partition", "arm", "starts", "KV GiB per GPU", "output tok/s", "TTFT ms", "$/h", "")
+_WORTHS = (
+    "worth in $",
+    "arm",
+    "value",
+    "GPUs",
+    "SLO",
+    "wait",
+    "failures",
+    "comes up",
+    "wait, h",
+    "",
+)
+#: how many arms are weighed up where not all are asked for
+_BEST: Final = 5
 
 
-def shown(record: Mapping[str, Json], script: bytes | None = None) -> str:
-    """Return what is printed of a decision."""
+def shown(
+    record: Mapping[str, Json], script: bytes | None = None, *, all_worths: bool = False
+) -> str:
+    """Return what is printed of a decision; `all_worths` weighs up every arm, not only the best."""
     reason = record["reason"]
     parts = [f"verdict: {record['would_be']} ({reason['code']}): {reason['text']}"]
     if record["mode"] != "enforce":
@@ -29,6 +47,7 @@ def shown(record: Mapping[str, Json], script: bytes | None = None) -> str:
     parts += [line.removeprefix("omnipilot: ") for line in record["messages"][:-1]]
     if record["arms"]:
         parts += ["", *_table(record)]
+    parts += _worths(record, None if all_worths else _BEST)
     parts += _changes(record, script)
     return "\n".join(parts) + "\n"
 
@@ -44,11 +63,10 @@ def _workload(load: Mapping[str, Json]) -> str:
 def _table(record: Mapping[str, Json]) -> list[str]:
     arms: Sequence[Mapping[str, Json]] = record["arms"]
     rows = [_HEAD, *(_row(arm, record["chosen"]) for arm in arms)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    lines = table(rows)
     if any(arm["calibrated"] is False for arm in arms):
         lines.append("~: roofline estimates, not calibrated")
-    return [line.rstrip() for line in lines]
+    return lines
 
 
 def _row(arm: Mapping[str, Json], chosen: Mapping[str, Json] | None) -> tuple[str, ...]:
@@ -61,7 +79,41 @@ def _row(arm: Mapping[str, Json], chosen: Mapping[str, Json] | None) -> tuple[st
         _room(memory["kv_gib"]) if memory else "",
         _figure(arm, "output_tok_s"),
         _figure(arm, "ttft_ms"),
-        "<- chosen" if chosen is not None and _place(arm) == _place(chosen) else note,
+        "" if arm["usd_per_hour"] is None else f"{arm['usd_per_hour']:,.2f}",
+        "<- chosen" if chosen is not None and place(arm) == place(chosen) else note,
+    )
+
+
+def _worths(record: Mapping[str, Json], n_best: int | None) -> list[str]:
+    """Return the terms of what arms are worth: the best ones and those spoken of, or all."""
+    asked, chosen = record["asked"], record["chosen"]
+    spoken = {name: place(arm) for name, arm in (("yours", asked), ("chosen", chosen)) if arm}
+    arms = {place(arm): arm for arm in (*record["arms"], asked, chosen) if arm is not None}
+    known = [arm for arm in arms.values() if arm["utility_terms_usd"] is not None]
+    known.sort(key=lambda arm: -arm["utility_usd"])
+    kept = [
+        arm
+        for rank, arm in enumerate(known)
+        if n_best is None or rank < n_best or place(arm) in spoken.values()
+    ]
+    if not kept:
+        return []
+    rows = [_WORTHS, *(_worth(arm, spoken) for arm in kept)]
+    return ["", *table(rows, right=(0, *range(2, len(_WORTHS) - 1)))]
+
+
+def _worth(arm: Mapping[str, Json], spoken: Mapping[str, tuple[Json, ...]]) -> tuple[str, ...]:
+    terms, launch, wait = arm["utility_terms_usd"], arm["launch"], arm["wait_h"]
+    costs = (-terms[name] or 0.0 for name in ("gpu_cost", "slo", "wait", "failure"))
+    seen = "assumed" if launch["assumed"] else f"n {launch['n']:,}"
+    return (
+        f"{arm['utility_usd']:,.2f}",
+        f"{described(arm)} in {arm['partition']}",
+        f"{terms['value']:,.2f}",
+        *(f"{usd:,.2f}" for usd in costs),
+        f"{100 * arm['p_launch']:.0f} % ({seen})",
+        f"{wait['mean']:.2g} ({wait['lo']:.2g} to {wait['hi']:.2g})",
+        ", ".join(name for name, where in spoken.items() if where == place(arm)),
     )
 
 
@@ -69,7 +121,8 @@ def _room(kv: Mapping[str, float]) -> str:
     return "none" if kv["hi"] <= 0 else f"{max(kv['lo'], 0.0):.1f} to {kv['hi']:.1f}"
 
 
-def _place(arm: Mapping[str, Json]) -> tuple[Json, ...]:
+def place(arm: Mapping[str, Json]) -> tuple[Json, ...]:
+    """Return what tells one arm from another."""
     return tuple(arm[name] for name in ("partition", "gpu", "n_gpus", "tensor_parallel"))
 
 

@@ -1,8 +1,14 @@
-"""A store filled by real decisions on the sandbox's cluster, as omnipilotd writes it."""
+"""A store filled by real decisions on the sandbox's cluster, as omnipilotd writes it.
+
+They are made with the shipped cost model, whose figures change; tests hold on to what follows from
+prices and rules alone.
+"""
 
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from site_for_tests import site, submit
@@ -10,6 +16,7 @@ from site_for_tests import site, submit
 from omnipilot_slurm.decide.decision import decide
 from omnipilot_slurm.decide.outcome import outcome_of
 from omnipilot_slurm.records import Mode
+from omnipilot_slurm.site_files import read_files
 from omnipilot_slurm.store.database import open_for_writing
 from omnipilot_slurm.store.decisions import Decided, Subject, insert, row_of, words_of
 
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from omnipilot_slurm.predict.live import ArmPredictor
     from omnipilot_slurm.store.decisions import Row
 
 LLAMA_70B = "vllm serve meta-llama/Llama-3.1-70B-Instruct --max-model-len 8192"
@@ -35,6 +43,13 @@ JOBS = {
     "unknown": script("gpu:a100:1", "vllm serve nobody/has-this-one"),
     "off": script("gpu:a100:1", f"#OMNIPILOT off\n{LLAMA_70B}"),
 }
+#: worth more on cheaper GPUs, whatever the model's figures, where tokens are worth nothing
+CHEAPER = script("gpu:h100:4", f"#OMNIPILOT auto concurrency=8\n{LLAMA_8B} -tp 4")
+
+
+@lru_cache
+def predictor() -> ArmPredictor | None:
+    return read_files([]).predictor
 
 
 def row(
@@ -44,11 +59,15 @@ def row(
     at: float,
     mode: Mode = Mode.OBSERVE,
     repeats: str | None = None,
+    usd_per_token: float = 2e-6,
     **fields: Any,
 ) -> Row:
     """Return the row of a real decision on a script."""
     submission = submit(text, **fields)
-    outcome = outcome_of(decide(submission, site(mode), expired=lambda: False))
+    plain = site(mode)
+    utility = replace(plain.utility, value_usd_per_output_token=usd_per_token)
+    where = replace(plain, predictor=predictor(), utility=utility)
+    outcome = outcome_of(decide(submission, where, expired=lambda: False))
     words = words_of(outcome)
     subject = Subject(
         user_name=submission.user_name,

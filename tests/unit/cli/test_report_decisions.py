@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from decided_store import JOBS, LLAMA_70B, row, script, written
+from decided_store import CHEAPER, JOBS, LLAMA_70B, row, script, written
 
 from omnipilot_slurm.cli.main import main
 from omnipilot_slurm.records import Mode
@@ -76,6 +76,24 @@ def test_starts_that_fail_are_counted_at_the_hours_and_the_price_they_hold(
     assert done["failing_usd"] == pytest.approx(0.1 * 1.5 * (1 + 3))
     assert not_done["failing_gpu_hours"] == pytest.approx(0.1 * (1 + 1 + 3))
     assert 0 < done["risk_gpu_hours"] < 0.1 * 8
+
+
+def test_a_move_for_its_worth_counts_with_its_gain_and_its_gpu_hours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = {"usd_per_token": 0.0, "partition": "h100", "at": NOW}
+    enforced = row("a", CHEAPER, mode=Mode.ENFORCE, **fields)
+    advised = row("b", CHEAPER.replace("auto ", ""), **fields)
+    report = found(capsys, written(tmp_path / "o.db", [enforced, advised]))
+    for effect in (report["done"], report["advised"]):
+        assert (effect["n_gains"], effect["n_failing"]) == (1, 0)
+        # ten hours of 4 H100 at $3 against those of 1 A100 at $1.5, if it starts and waits as often
+        assert effect["gpu_hours_asked"] == 40
+        assert effect["gpu_hours_moved"] == 10
+        assert effect["gain_usd_mid"] == pytest.approx(10 * (12.0 - 1.5), rel=0.1)
+        # tokens that are worth nothing leave nothing uncertain
+        assert effect["gain_usd_lo"] == effect["gain_usd_hi"]
+    assert "  dollars gained (80 % bounds)" in run(capsys, tmp_path / "o.db")[1]
 
 
 def test_reasons_abstentions_and_opt_outs_are_listed(
