@@ -7,6 +7,7 @@ site's settings. Called by explain, tune, ingest and the reports.
 from __future__ import annotations
 
 import re
+import sqlite3
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from omnipilot_slurm.errors import UsageError
+from omnipilot_slurm.errors import StoreError, UsageError
 from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.settings import load_settings
-from omnipilot_slurm.store.database import open_for_reading
+from omnipilot_slurm.store.database import open_for_reading, open_for_writing
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterator
 
 _SPAN_S: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -71,6 +71,23 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """
     with closing(open_for_reading(path)) as connection:
         yield connection
+
+
+@contextmanager
+def opened_for_writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for writing, made or brought up to date if need be.
+
+    Raises: StoreError when it cannot be written, then or later.
+    """
+    try:
+        with closing(open_for_writing(path)) as connection:
+            yield connection
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(
+            f"{path}: cannot be written: {error}",
+            hint="what was written before is kept; run this again, as root or the daemon's user, "
+            "when there is room and nobody holds the database",
+        ) from error
 
 
 def since_time(text: str, now: float) -> float:
