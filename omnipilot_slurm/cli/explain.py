@@ -11,10 +11,10 @@ from typing import Final
 
 import click
 
-from omnipilot_slurm.cli.decision_store import opened, store_options, store_path
 from omnipilot_slurm.cli.decision_text import shown
 from omnipilot_slurm.cli.pareto import picture, points
 from omnipilot_slurm.cli.pareto_png import draw
+from omnipilot_slurm.cli.site_store import opened, store_options, store_path
 from omnipilot_slurm.errors import StoreError
 from omnipilot_slurm.store.decisions import by_id
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from omnipilot_slurm.cli.decision_store import (
+from omnipilot_slurm.cli.site_store import (
     opened,
     since_time,
     site_folders,
