@@ -196,7 +196,7 @@ SPEC = Section(
                 "exempt_accounts": ListOf(item=_ACCOUNT),
                 "canary_percent": _PERCENT,
                 "canary_percent_by_partition": MapOf(value=_PERCENT),
-                "rewrite_margin_frac": Number(lo=0, hi=10),
+                "rewrite_margin_frac": Number(lo=0, hi=1),
                 "rewrite_confidence": Number(lo=0.5, hi=0.999),
             },
             into=_policy,

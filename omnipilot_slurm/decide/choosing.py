@@ -79,7 +79,7 @@ def _abstained(asked: RatedArm) -> Finding:
     text = f"nothing is known of what it delivers on {asked.pool.gpu.name}"
     prediction = asked.prediction
     if prediction is not None and "output_tok_s" in prediction.targets:
-        text = f"{asked.pool.gpu.name} has no price, so that places cannot be compared"
+        text = f"{asked.pool.gpu.name} has no price, so places cannot be compared"
     elif prediction is not None and prediction.notes:
         text = prediction.notes[0]
     reason = Reason(code="out_of_support", text=text)
