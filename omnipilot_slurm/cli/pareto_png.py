@@ -39,12 +39,14 @@ def draw(shown: Sequence[Point], path: Path, *, title: str) -> None:
         ) from error
     figure = figures.Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
-    for mark, meaning in LEGEND.items():
+    # what matters most is drawn last, over the others
+    for mark, meaning in reversed(LEGEND.items()):
         ours = [point for point in shown if point.mark == mark]
         if ours:
             _plot(axes, ours, mark, meaning)
     axes.set_xlabel("$ per hour of the arm's GPUs")
     axes.set_ylabel("output tok/s, with 80 % bounds")
+    axes.margins(x=0.15)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.set_title(title)
@@ -67,7 +69,7 @@ def _plot(axes: Any, ours: Sequence[Point], mark: str, meaning: str) -> None:
         color=_COLOURS[mark],
         label=meaning,
     )
-    for point in ours:
+    for point in ours if mark != OTHER else ():
         at = (point.usd_per_hour, point.output_tok_s)
         axes.annotate(
             point.label, at, textcoords="offset points", xytext=(5, 4), fontsize="x-small"
