@@ -15,18 +15,27 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omnipilot_slurm.errors import ArtifactError
+from omnipilot_slurm.predict import soundness
 from omnipilot_slurm.predict.conformal import Offsets
 from omnipilot_slurm.predict.features import ONE_HOT, Columns
 from omnipilot_slurm.predict.kernel import Kernel
 from omnipilot_slurm.predict.model import LEARNED, LEVELS, CostModel
 from omnipilot_slurm.predict.roofline import Coefficients
-from omnipilot_slurm.predict.support import Envelope
+from omnipilot_slurm.predict.support import (
+    CATEGORIES,
+    EVERY_GPU,
+    HULLS,
+    LOW_OCTAVES,
+    SOFT,
+    Envelope,
+)
 from omnipilot_slurm.predict.trees import Trees
 
 if TYPE_CHECKING:
@@ -35,8 +44,15 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 ARRAYS, CARD = "model.npz", "card.json"
+#: ten times and more what a model of all public rows takes
+MAX_BYTES, MAX_CARD_BYTES, MAX_UNPACKED_BYTES = 2**25, 2**24, 2**27
 
 _RETRAIN = "train one with `omnipilot train`, or reinstall the package for the shipped one"
+#: what reading a file of any content raises
+_UNREADABLE = (
+    *(ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, OverflowError, SyntaxError),
+    *(RuntimeError, zipfile.BadZipFile, zlib.error),
+)
 #: types on disk; a smaller integer holds every index, and thresholds and anchors are 32 bit anyway
 _COMPACT = {"column": "int16", "child": "int32", "roots": "int32", "starts": "int32"}
 
@@ -73,7 +89,7 @@ def read(folder: Path) -> tuple[CostModel, dict[str, Any]]:
     together, the layout is another version's, or a number is not finite.
     """
     card = _card(folder / CARD)
-    data = _bytes(folder / ARRAYS)
+    data = _bytes(folder / ARRAYS, MAX_BYTES)
     found = hashlib.sha256(data).hexdigest()
     if found != card.get("arrays_sha256"):
         raise ArtifactError(
@@ -81,22 +97,40 @@ def read(folder: Path) -> tuple[CostModel, dict[str, Any]]:
             f"(sha256 {str(card.get('arrays_sha256'))[:12]}), was {found[:12]}",
             hint=_RETRAIN,
         )
+    arrays = _unpacked(folder / ARRAYS, data)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        model = _model(arrays, card)
-    except (KeyError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        columns = _columns(card)
+        wrong = list(soundness.faults(arrays, len(columns.names)))
+        if not wrong:
+            return _model(arrays, card, columns), card
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(
-            f"{folder}: must hold a cost model of schema {SCHEMA_VERSION}: {error}", hint=_RETRAIN
+            f"{folder / CARD}: must describe a cost model of schema {SCHEMA_VERSION}: "
+            f"{type(error).__name__}: {error}",
+            hint=_RETRAIN,
         ) from error
-    _check(folder, model, arrays)
-    return model, card
+    raise ArtifactError("\n".join(f"{folder / ARRAYS}: {fault}" for fault in wrong), hint=_RETRAIN)
+
+
+def _unpacked(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the arrays of a file, which may have any content: its hash proves nobody honest."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            size = sum(member.file_size for member in packed.infolist())
+        if size > MAX_UNPACKED_BYTES:
+            raise ValueError(f"would unpack to {size} bytes, more than {MAX_UNPACKED_BYTES}")
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except _UNREADABLE as error:
+        raise ArtifactError(
+            f"{path}: must hold plain arrays: {type(error).__name__}: {error}", hint=_RETRAIN
+        ) from error
 
 
 def _card(path: Path) -> dict[str, Any]:
     try:
-        card = json.loads(_bytes(path), parse_constant=_refused)
-    except ValueError as error:
+        card = json.loads(_bytes(path, MAX_CARD_BYTES), parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: must be JSON: {error}", hint=_RETRAIN) from error
     schema = card.get("schema") if isinstance(card, dict) else None
     if schema != SCHEMA_VERSION:
@@ -112,11 +146,15 @@ def _refused(constant: str) -> float:
     raise ValueError(f"{constant} is no number of a card")
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}", hint=_RETRAIN) from error
+    if len(data) > most:
+        raise ArtifactError(f"{path}: must have at most {most} bytes, has more", hint=_RETRAIN)
+    return data
 
 
 def _arrays(model: CostModel) -> dict[str, Any]:
@@ -157,12 +195,20 @@ def _plain(model: CostModel) -> dict[str, Any]:
     }
 
 
-def _model(arrays: Mapping[str, Any], card: Mapping[str, Any]) -> CostModel:
-    columns = Columns({label: tuple(card["known"][label]) for label in ONE_HOT})
-    if list(columns.names) != card["columns"] or list(LEARNED) != card["learned"]:
-        raise ValueError("its columns or targets are not those of this version")
+def _columns(card: Mapping[str, Any]) -> Columns:
+    columns = Columns({label: _texts(card["known"][label]) for label in ONE_HOT})
+    layout = {"columns": list(columns.names), "learned": list(LEARNED), "levels": list(LEVELS)}
+    for name, ours in layout.items():
+        if card[name] != ours:
+            raise ValueError(f"its {name} are not those of this version")
+    return columns
+
+
+def _model(arrays: Mapping[str, Any], card: Mapping[str, Any], columns: Columns) -> CostModel:
     return CostModel(
-        coefficients=Coefficients(**card["coefficients"]),
+        coefficients=Coefficients(
+            **{name: _positive(value) for name, value in card["coefficients"].items()}
+        ),
         columns=columns,
         kernel=Kernel(**{name: arrays[f"kernel.{name}"] for name in _names(Kernel)}),
         kernel_shares=arrays["kernel_shares"],
@@ -170,8 +216,11 @@ def _model(arrays: Mapping[str, Any], card: Mapping[str, Any]) -> CostModel:
         bands=_trees(arrays, "bands"),
         offsets=Offsets(
             by_target={
-                target: {group: math.inf if q is None else float(q) for group, q in groups.items()}
-                for target, groups in card["offsets"].items()
+                target: {
+                    group: math.inf if q is None else _finite(q)
+                    for group, q in card["offsets"][target].items()
+                }
+                for target in LEARNED
             },
             n_cells=card["calibration_cells"],
         ),
@@ -186,50 +235,52 @@ def _trees(arrays: Mapping[str, Any], part: str) -> Trees:
 
 
 def _envelope(support: Mapping[str, Any]) -> Envelope:
+    """Return what was measured; each axis that judging a row looks up must be there."""
     return Envelope(
-        seen={axis: frozenset(values) for axis, values in support["seen"].items()},
-        together=frozenset(tuple(names) for names in support["together"]),
+        seen={axis: frozenset(_texts(support["seen"][axis])) for axis in (*CATEGORIES, *SOFT)},
+        together=frozenset(_texts(names) for names in support["together"]),
         values={
-            axis: {gpu: tuple(values) for gpu, values in by_gpu.items()}
-            for axis, by_gpu in support["values"].items()
+            axis: {gpu: _rising(values) for gpu, values in support["values"][axis].items()}
+            | {EVERY_GPU: _rising(support["values"][axis][EVERY_GPU])}
+            for axis in LOW_OCTAVES
         },
         hulls={
-            name: {fact: (ends[0], ends[1]) for fact, ends in facts.items()}
-            for name, facts in support["hulls"].items()
+            name: {fact: _range(facts[fact]) for fact in HULLS.get(name, HULLS[EVERY_GPU])}
+            for name, facts in {"model": support["hulls"]["model"], **support["hulls"]}.items()
         },
         workloads={
-            name: frozenset((pair[0], pair[1]) for pair in pairs)
+            name: frozenset((_finite(prompt), _finite(output)) for prompt, output in pairs)
             for name, pairs in support["workloads"].items()
+            if pairs
         },
     )
 
 
-def _check(folder: Path, model: CostModel, arrays: Mapping[str, Any]) -> None:
-    """Refuse numbers that are not finite and indices that point outside."""
-    for name, values in arrays.items():
-        # a leaf's threshold is +inf, and nothing else may be infinite
-        limit = np.isnan(values) if name.endswith(".threshold") else ~np.isfinite(values)
-        if limit.any():
-            raise ArtifactError(
-                f"{folder / ARRAYS}: {name}: must be finite, has {int(limit.sum())} numbers that "
-                "are not",
-                hint=_RETRAIN,
-            )
-    width = len(model.columns.names)
-    for part, columns in (("forest", width), ("bands", width + 3 * len(LEARNED))):
-        trees: Trees = getattr(model, part)
-        n_nodes = len(trees.column)
-        inside = (
-            _within(trees.column, columns)
-            and _within(trees.child, n_nodes)
-            and _within(trees.roots, n_nodes)
-            and _within(trees.starts, len(trees.roots))
-        )
-        if not inside:
-            raise ArtifactError(
-                f"{folder / ARRAYS}: {part}: must have indices inside its arrays", hint=_RETRAIN
-            )
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"must be a list of texts, was {values!r:.60}")
+    return tuple(values)
 
 
-def _within(indices: Any, size: int) -> bool:
-    return bool(((indices >= 0) & (indices < size)).all())
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"must be a finite number, was {value!r:.60}")
+    return float(value)
+
+
+def _positive(value: Any) -> float:
+    if _finite(value) <= 0:
+        raise ValueError(f"must be a number > 0, was {value!r}")
+    return float(value)
+
+
+def _range(ends: Any) -> tuple[float, float]:
+    lowest, highest = ends
+    return _positive(lowest), _positive(highest)
+
+
+def _rising(values: Any) -> tuple[float, ...]:
+    numbers = tuple(_finite(value) for value in values)
+    if not numbers or list(numbers) != sorted(numbers):
+        raise ValueError(f"must be numbers in rising order, was {values!r:.60}")
+    return numbers

@@ -60,7 +60,9 @@ _FACTS = (*_MODEL_HULL, *_GPU_HULL, "isl", "osl")
 _WORKLOAD_OCTAVES = 0.5
 #: octaves that a new family's or GPU's facts may lie beyond the measured ones and still be low
 _HULL_OCTAVES = 1.0
-_EVERY_GPU = ""
+EVERY_GPU = ""
+#: the facts whose range a hull has: that of models, and those of GPUs by vendor
+HULLS = {"model": _MODEL_HULL, EVERY_GPU: _GPU_HULL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def envelope_of(rows: Table, cells: Sequence[str]) -> Envelope:
         seen=seen,
         together=frozenset(together),
         values={
-            axis: {_EVERY_GPU: _distinct(value)}
+            axis: {EVERY_GPU: _distinct(value)}
             | {gpu: _distinct(value[gpus == gpu]) for gpu in set(labels["gpu"])}
             for axis, value in numbers.items()
         },
@@ -269,7 +271,7 @@ class _Judge:
             if key not in self._of_number:
                 given = self.envelope.values[axis]
                 where = f" on {gpu}" if gpu in given else ""
-                found = _finding(axis, value, given.get(gpu, given[_EVERY_GPU]), where)
+                found = _finding(axis, value, given.get(gpu, given[EVERY_GPU]), where)
                 self._of_number[key] = tuple(found)
             yield from self._of_number[key]
 
