@@ -47,10 +47,10 @@ def _partition_objections(submission: Submission, part: PartitionFacts) -> Itera
         yield f"partition {name} is for other groups"
     account = submission.account or submission.default_account
     if not _listed(account, part.allow_accounts, part.deny_accounts):
-        yield f"partition {name} does not take account {account}"
+        yield f"partition {name} does not take {_one('account', account)}"
     qos = submission.qos or submission.default_qos
     if not _listed(qos, part.allow_qos, part.deny_qos):
-        yield f"partition {name} does not take QOS {qos}"
+        yield f"partition {name} does not take {_one('QOS', qos)}"
     limit = submission.time_limit_min
     if limit is not None and part.max_time_min is not None and limit > part.max_time_min:
         yield f"partition {name} ends jobs after {part.max_time_min} min, {limit} min are asked"
@@ -70,6 +70,10 @@ def _listed(name: str | None, allowed: frozenset[str] | None, denied: frozenset[
     if name is None:
         return allowed is None and not denied
     return (allowed is None or name in allowed) and name not in denied
+
+
+def _one(kind: str, name: str | None) -> str:
+    return f"{kind} {name}" if name else f"jobs whose {kind} is not known"
 
 
 def _node_objections(submission: Submission, pool: GpuPool, n_gpus: int) -> Iterator[str]:

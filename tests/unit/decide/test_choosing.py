@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,13 +14,17 @@ from site_for_tests import Rates, ask, priced, script, site
 from omnipilot_slurm.decide import arms, choosing, valuing
 from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
 from omnipilot_slurm.decide.choosing import winner
-from omnipilot_slurm.decide.decision import Decision
 from omnipilot_slurm.decide.site import KnownModel, Site
 from omnipilot_slurm.decide.usage import UsualLoad, UsualLoads
 from omnipilot_slurm.decide.utility import UtilityTerms
 from omnipilot_slurm.records import Verdict, Workload
 from omnipilot_slurm.script import directives, serving, tres
-from omnipilot_slurm.site_settings import PolicySettings
+
+if TYPE_CHECKING:
+    import random
+
+    from omnipilot_slurm.decide.decision import Decision
+    from omnipilot_slurm.site_settings import PolicySettings
 
 LLAMA_8B = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192"
 ON_H100 = {"partition": "h100", "time_limit_min": 480}
@@ -280,10 +283,17 @@ def made(worths: tuple[tuple[float, float, float], ...]) -> list[RatedArm]:
     return found
 
 
-@given(WORTHS, POLICIES, st.booleans(), st.integers(0, 5), st.sampled_from([0.5, 3.0, 20.0]))
+@given(
+    worths=WORTHS,
+    policy=POLICIES,
+    surely=st.booleans(),
+    which=st.integers(0, 5),
+    more=st.sampled_from([0.5, 3.0, 20.0]),
+)
 @pytest.mark.parametrize("term", ["gpu_cost", "wait", "failure"])
 def test_an_arm_that_costs_more_is_chosen_no_sooner(
     term: str,
+    *,
     worths: tuple[tuple[float, float, float], ...],
     policy: PolicySettings,
     surely: bool,
