@@ -142,6 +142,9 @@ def _merged(before: AccountedJob, job: AccountedJob) -> AccountedJob:
         before.ended_at is not None or job.seen_at < before.seen_at
     )
     later, earlier = (before, job) if is_older else (job, before)
+    if not (later.exit_code or later.signal) and later.ended_at == earlier.ended_at:
+        # sacct --json of 22.05 tells no exit codes
+        later = later._replace(exit_code=earlier.exit_code, signal=earlier.signal)
     return later._replace(
         serves=later.serves or earlier.serves,
         decision_id=later.decision_id or earlier.decision_id,

@@ -101,6 +101,14 @@ def test_what_only_one_reading_knew_of_a_job_is_kept(connection: sqlite3.Connect
     assert stored(connection) == [JOB._replace(serves="script", decision_id="k3f9")]
 
 
+def test_an_exit_code_that_a_later_reading_does_not_tell_is_kept(
+    connection: sqlite3.Connection,
+) -> None:
+    record_jobs(connection, [JOB._replace(state="FAILED", exit_code=3)])
+    assert record_jobs(connection, [JOB._replace(state="FAILED")]) == 0
+    assert stored(connection) == [JOB._replace(state="FAILED", exit_code=3)]
+
+
 def test_gpus_without_a_type_are_a_type_of_their_own(connection: sqlite3.Connection) -> None:
     record_jobs(connection, [JOB._replace(gres_type=None)])
     assert {hour.gres_type for hour in every_hour(connection)} == {""}
