@@ -134,14 +134,16 @@ def test_70b_on_one_a100_40gb_runs_on_an_arm_that_starts(site: Sandbox, form: st
     starts = seen(site, submitted)
     arm = arm_70b(site)
     job = site.job(submitted.job_id)
-    assert (job.partition, f"gres/gpu={arm.n_gpus}" in job.fields["TRES"]) == (arm.partition, True)
+    # the second name from 23.02 on
+    tres = job.fields.get("TRES") or job.fields["AllocTRES"]
+    assert (job.partition, f"gres/gpu={arm.n_gpus}" in tres) == (arm.partition, True)
     assert [(tp_of(start), n_devices(start)) for start in starts] == [arm.seen]
     assert f"omnipilot: changed to {arm.n_gpus}x " in submitted.stderr
     assert job.fields["AdminComment"].rstrip().endswith(":rewrite")
     if "mem" in scaled:
-        assert f"mem={scaled['mem'] * arm.n_gpus}G" in job.fields["TRES"]
+        assert f"mem={scaled['mem'] * arm.n_gpus}G" in tres
     if "cpus" in scaled:
-        assert f"cpu={scaled['cpus'] * arm.n_gpus}" in job.fields["TRES"]
+        assert f"cpu={scaled['cpus'] * arm.n_gpus}" in tres
 
 
 @pytest.mark.parametrize("form", ASKED)
