@@ -111,10 +111,10 @@ def _keep(finding: Finding) -> str:
 
 
 def _length(rated: RatedArm) -> int | None:
-    """Return the longest context that starts there for certain, where only its cache is short."""
-    failing = [check for check in rated.report.checks if check.ok is Starts.FAILS]
-    lacks_cache = all(check.kind in (CheckKind.MEMORY, CheckKind.LENGTH) for check in failing)
-    return rated.report.max_model_len_that_fits if lacks_cache else None
+    """Return the longest context that starts there for certain, where nothing else is wrong."""
+    wrong = [check.kind for check in rated.report.checks if check.ok is not Starts.STARTS]
+    of_length = all(kind in (CheckKind.MEMORY, CheckKind.LENGTH) for kind in wrong)
+    return rated.report.max_model_len_that_fits if of_length else None
 
 
 # no better place
@@ -162,7 +162,6 @@ def _about_doubt(asked: RatedArm) -> list[str]:
     chance = figures.launch(asked)
     if chance:
         body.append(chance)
-    length = asked.report.max_model_len_that_fits
-    if length:
-        body.append(f"starts for certain on these GPUs: --max-model-len {length}")
+    if _length(asked):
+        body.append(f"starts for certain on these GPUs: --max-model-len {_length(asked)}")
     return body

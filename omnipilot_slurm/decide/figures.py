@@ -81,11 +81,11 @@ def _figure(rated: RatedArm, target: str, unit: str) -> str:
 
 
 def launch(rated: RatedArm) -> str:
-    """Return the chance of a start and the launches behind it: `starts with 90 % (n = 12)`."""
+    """Return the chance of a start and the launches behind it: `... 90 % (n = 12)`."""
     if rated.p_launch is None or rated.launch is None:
         return ""
     assumed = ", assumed" if rated.launch.assumed else ""
-    return f"starts with {100 * rated.p_launch:.0f} % (n = {rated.launch.n}{assumed})"
+    return f"chance of a start {100 * rated.p_launch:.0f} % (n = {rated.launch.n}{assumed})"
 
 
 def wait(rated: RatedArm) -> str:
@@ -96,7 +96,7 @@ def wait(rated: RatedArm) -> str:
     if found.mean_h == 0:
         return "free now"
     known = "assumed" if found.assumed else f"n = {found.n}"
-    return f"waits {found.mean_h:.1f} h ({found.lo_h:.1f} to {found.hi_h:.1f}, {known})"
+    return f"wait {found.mean_h:.1f} h ({found.lo_h:.1f} to {found.hi_h:.1f}, {known})"
 
 
 def dollars(usd: float) -> str:
