@@ -139,8 +139,10 @@ MEASURED = [
 ]
 
 
-#: what a multimodal model's server was told besides, by the figure's id
+#: what a server was told besides, by the figure's id
 TOLD = {
+    "deepseek-v2.5-tp8-v0-first": {"pipeline_parallel": 2},
+    "deepseek-v2.5-tp8-v0-last": {"pipeline_parallel": 2},
     "internvl3-78b-tp8-v0": {"max_model_len": 8192, "mm_limits": '{"image": 16}'},
     "qwen2.5-vl-7b-0.23": {"max_model_len": 128000},
     "qwen3-vl-30b-tp4-0.11": {"max_model_len": 65536},
