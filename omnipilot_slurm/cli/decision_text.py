@@ -63,14 +63,16 @@ def _workload(load: Mapping[str, Json]) -> str:
 def _table(record: Mapping[str, Json]) -> list[str]:
     arms: Sequence[Mapping[str, Json]] = record["arms"]
     rows = [_HEAD, *(_row(arm, record["chosen"]) for arm in arms)]
-    lines = table(rows)
+    empty = {at for at in range(len(_HEAD)) if not any(row[at] for row in rows[1:])}
+    lines = table([[cell for at, cell in enumerate(row) if at not in empty] for row in rows])
     if any(arm["calibrated"] is False for arm in arms):
         lines.append("~: roofline estimates, not calibrated")
     return lines
 
 
 def _row(arm: Mapping[str, Json], chosen: Mapping[str, Json] | None) -> tuple[str, ...]:
-    memory, blocked = arm["memory"], arm["blocked"]
+    # the store does not keep how each arm was checked
+    memory, blocked = arm.get("memory"), arm["blocked"]
     note = blocked["text"] if blocked else ""
     return (
         arm["partition"] or "",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.catalog.local import FolderLookup
@@ -17,10 +18,12 @@ from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import dump_snapshot
 from omnipilot_slurm.cluster.source import CommandSource
 from omnipilot_slurm.cluster_facts import Snapshot
+from omnipilot_slurm.daemon.follower import Follower
 from omnipilot_slurm.daemon.publish import effective
 from omnipilot_slurm.daemon.state import Decider, Loaded
 from omnipilot_slurm.decide.decision import decide
 from omnipilot_slurm.decide.outcome import outcome_of
+from omnipilot_slurm.decide.preference import weights_of
 from omnipilot_slurm.errors import SlurmError, StoreError
 from omnipilot_slurm.records import Submission
 from omnipilot_slurm.settings import FILE
@@ -30,7 +33,7 @@ from omnipilot_slurm.store.database import open_for_reading
 from omnipilot_slurm.store.site_tables import launch_counts, wait_history
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from omnipilot_slurm.decide.site import Site
@@ -69,6 +72,7 @@ class SiteSource:
         self._folders = folders
         self._running = running
         self._read: _Read | None = None
+        self._follower = Follower()
 
     def load(self) -> Loaded:
         """Read everything anew; a cluster that does not answer stays as it was last seen.
@@ -111,6 +115,7 @@ class SiteSource:
         ):
             experience, fault = _experience(before.files)
             read = replace(read, experience=experience, experience_at=now, store_fault=fault)
+        self._follower.follow(self._running.store, now)
         fresh = self._loaded(read, None)
         is_same = (
             replace(read.snapshot, taken_at=before.snapshot.taken_at) == before.snapshot
@@ -167,15 +172,6 @@ def _experience(files: SiteFiles) -> tuple[Experience, str | None]:
     return files.experience(launches, waits), None
 
 
-def decider(site: Site) -> Decider:
-    """Return what decides on submissions for a site, within the reading budget."""
-
-    def decide_for_site(submission: Submission, /) -> Outcome:
-        return outcome_of(decide(submission, site, expired=reading_budget()))
-
-    return decide_for_site
-
-
 def reading_budget() -> Expired:
     """Return a clock that runs out after READING_BUDGET_S of this thread's processor time.
 
@@ -183,3 +179,22 @@ def reading_budget() -> Expired:
     """
     end = time.thread_time() + READING_BUDGET_S
     return lambda: time.thread_time() > end
+
+
+def decider(site: Site, *, budget: Callable[[], Expired] = reading_budget) -> Decider:
+    """Return what decides on submissions for a site, each within a budget for reading its script.
+
+    Its records also hold the weights in force, without which no choice can be learned from.
+    """
+    weights = weights_of(site.utility)
+
+    def decide_for_site(submission: Submission, /) -> Outcome:
+        outcome = outcome_of(decide(submission, site, expired=budget()))
+        return replace(outcome, record=partial(_weighed, outcome, weights))
+
+    return decide_for_site
+
+
+def _weighed(outcome: Outcome, weights: Mapping[str, float]) -> dict[str, object]:
+    record = outcome.record() if callable(outcome.record) else outcome.record
+    return {**record, "weights": weights}

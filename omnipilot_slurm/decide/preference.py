@@ -28,14 +28,17 @@ from omnipilot_slurm.decide.utility import P_FLOOR
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from omnipilot_slurm.site_settings import UtilitySettings
+
 Floats = npt.NDArray[np.float64]
-#: the keys of utility.yaml in which worth is linear
-KEYS: Final = (
-    "value_usd_per_output_token",
-    "slo_miss_usd_per_hour",
-    "wait_usd_per_hour",
-    "failed_launch_hours",
-)
+#: the keys of utility.yaml in which worth is linear, by the terms that they weigh
+KEY_OF: Final = {
+    "value": "value_usd_per_output_token",
+    "slo": "slo_miss_usd_per_hour",
+    "wait": "wait_usd_per_hour",
+    "failure": "failed_launch_hours",
+}
+KEYS: Final = tuple(KEY_OF.values())
 #: less than this is no evidence, whatever the intervals say
 MIN_PAIRS: Final = 20
 MIN_USERS: Final = 5
@@ -50,7 +53,10 @@ _SMALL: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    """An option: its utility_terms_usd, the probability that its launch comes up, the weights."""
+    """An option: its utility_terms_usd, the probability that its launch comes up, the weights.
+
+    `weights` are those under which the terms were computed, by the terms' names.
+    """
 
     terms_usd: Mapping[str, float]
     p_launch: float
@@ -102,6 +108,11 @@ class Preferences:
     def is_enough(self) -> bool:
         """Whether there are pairs and users enough for a proposal."""
         return self.n_pairs >= MIN_PAIRS and self.n_users >= MIN_USERS
+
+
+def weights_of(settings: UtilitySettings) -> dict[str, float]:
+    """Return the weights in force by the names of the terms that they weigh."""
+    return {term: getattr(settings, key) for term, key in KEY_OF.items()}
 
 
 def fit_preferences(
@@ -181,7 +192,7 @@ def _parts(option: Weighed, current: Mapping[str, float]) -> Floats:
             -(terms["failure"] - waits_again),
         ]
     )
-    then = np.array([option.weights.get(key, 0.0) for key in KEYS])
+    then = np.array([option.weights.get(term, 0.0) for term in KEY_OF])
     now = np.array([current[key] for key in KEYS])
     ratio = np.divide(now, then, out=np.zeros(len(KEYS)), where=then > 0)
     return np.append(parts * ratio, -terms["gpu_cost"])

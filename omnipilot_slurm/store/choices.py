@@ -1,15 +1,16 @@
 """The choices table: what users made of what was proposed to them.
 
 In: what a user did, or a connection of database. Out: PreferencePairs, the evidence from which
-weights are proposed. Written by whoever follows decided jobs; read by `omnipilot tune`.
+weights are proposed. Written by the daemon, which follows decided jobs (following.py); read by
+`omnipilot tune` and the report on decisions.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.store.database import fetched, transaction
 from omnipilot_slurm.store.redact import clean_json
@@ -30,10 +31,16 @@ class Did(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A place for a job: its arm by the names on the wire, and the terms of its utility."""
+    """A place for a job: its arm by the names on the wire, and the terms of its utility.
+
+    `p_launch` is the probability that its server comes up, `weights` are those of utility.yaml
+    under which the terms were computed, by the terms' names.
+    """
 
     arm: Mapping[str, object]
     utility_terms_usd: Mapping[str, float]
+    p_launch: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +54,14 @@ class Choice:
     own: Option | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferencePair:
-    """That one option was preferred to another, and by which of a user's doings it shows."""
+class PreferencePair(NamedTuple):
+    """That one option was preferred to another, and by which of a user's doings it shows.
+
+    `user_name` is None where the decision is no longer stored.
+    """
 
     decision_id: str
+    user_name: str | None
     at: float
     did: Did
     preferred: Option
@@ -92,13 +102,14 @@ def preference_pairs(connection: sqlite3.Connection, since: float) -> tuple[Pref
     rows = fetched(
         connection,
         "choices",
-        "SELECT decision_id, at, did, proposed, own FROM choices "
-        "WHERE at >= ? AND own IS NOT NULL ORDER BY at, decision_id",
+        "SELECT c.decision_id, c.at, c.did, c.proposed, c.own, d.user_name "
+        "FROM choices AS c LEFT JOIN decisions AS d ON d.id = c.decision_id "
+        "WHERE c.at >= ? AND c.own IS NOT NULL ORDER BY c.at, c.decision_id",
         (since,),
     )
     return tuple(
-        _pair(decision_id, at, Did(did), _option(proposed), _option(own))
-        for decision_id, at, did, proposed, own in rows
+        _pair(PreferencePair(decision_id, user, at, Did(did), _option(own), _option(proposed)))
+        for decision_id, at, did, proposed, own, user in rows
     )
 
 
@@ -120,13 +131,15 @@ def delete_before(connection: sqlite3.Connection, at: float, *, limit: int) -> i
     ).rowcount
 
 
-def _pair(decision_id: str, at: float, did: Did, proposed: Option, own: Option) -> PreferencePair:
-    preferred, other = (proposed, own) if did is Did.ACCEPTED else (own, proposed)
-    return PreferencePair(decision_id=decision_id, at=at, did=did, preferred=preferred, other=other)
+def _pair(own_first: PreferencePair) -> PreferencePair:
+    """Return a pair with the proposal first where that was accepted."""
+    if own_first.did is not Did.ACCEPTED:
+        return own_first
+    return own_first._replace(preferred=own_first.other, other=own_first.preferred)
 
 
 def _text(option: Option) -> str:
-    return clean_json({"arm": option.arm, "utility_terms_usd": option.utility_terms_usd})
+    return clean_json(asdict(option))
 
 
 def _option(text: str) -> Option:

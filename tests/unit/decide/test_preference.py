@@ -17,6 +17,7 @@ from omnipilot_slurm.decide.preference import (
     Preferred,
     Weighed,
     fit_preferences,
+    weights_of,
 )
 from omnipilot_slurm.decide.utility import Run, utility_terms
 from omnipilot_slurm.records import Interval
@@ -58,7 +59,9 @@ def weighed(one: Run, weights: dict[str, float]) -> Weighed:
     terms = utility_terms(one, weighing(**weights))
     names = ("value", "gpu_cost", "slo", "wait", "failure")
     return Weighed(
-        terms_usd={name: getattr(terms, name) for name in names}, p_launch=one.p_ok, weights=weights
+        terms_usd={name: getattr(terms, name) for name in names},
+        p_launch=one.p_ok,
+        weights=weights_of(weighing(**weights)),
     )
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from site_for_tests import site, submit
 
-from omnipilot_slurm.decide.decision import decide
-from omnipilot_slurm.decide.outcome import outcome_of
+from omnipilot_slurm.daemon.source import decider
 from omnipilot_slurm.records import Mode
 from omnipilot_slurm.site_files import read_files
 from omnipilot_slurm.store.database import open_for_writing
@@ -67,7 +66,7 @@ def row(
     plain = site(mode)
     utility = replace(plain.utility, value_usd_per_output_token=usd_per_token)
     where = replace(plain, predictor=predictor(), utility=utility)
-    outcome = outcome_of(decide(submission, where, expired=lambda: False))
+    outcome = decider(where, budget=lambda: lambda: False)(submission)
     words = words_of(outcome)
     subject = Subject(
         user_name=submission.user_name,
