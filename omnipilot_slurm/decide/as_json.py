@@ -13,16 +13,27 @@ from omnipilot_slurm.records import TARGET_UNITS
 from omnipilot_slurm.script.source import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnipilot_slurm.decide.arms import RatedArm
     from omnipilot_slurm.decide.decision import Decision
     from omnipilot_slurm.records import Interval, Launch, Prediction, Reason, Workload
     from omnipilot_slurm.vllm.report import LaunchReport
 
 _DIGITS: Final = 6
+_CACHE: Final = ("kv",)
+_PARTS: Final = (
+    *("weights", "activation", "cuda_graphs", "non_torch"),
+    *("kv", "kv_need", "total", "budget"),
+)
 
 
-def as_json(decision: Decision) -> dict[str, object]:
-    """Return all of a decision; `verdict` is what is done, `would_be` what enforce would do."""
+def as_json(decision: Decision, *, brief: bool = False) -> dict[str, object]:
+    """Return all of a decision; `verdict` is what is done, `would_be` what enforce would do.
+
+    `brief` leaves out how each arm was checked and all memory but the cache's, except for those
+    asked and chosen.
+    """
     finding = decision.finding
     change = finding.change
     return {
@@ -37,7 +48,7 @@ def as_json(decision: Decision) -> dict[str, object]:
         "asked": None if finding.asked is None else arm_json(finding.asked),
         "chosen": None if finding.chosen is None else arm_json(finding.chosen),
         "gain": _gain(decision),
-        "arms": [arm_json(rated) for rated in decision.arms],
+        "arms": [arm_json(rated, brief=brief) for rated in decision.arms],
         "edits": [
             {"start": e.start, "end": e.end, "old": decode(e.old), "new": decode(e.new)}
             for e in (change.edits if change is not None else ())
@@ -77,13 +88,20 @@ def _workload(workload: Workload) -> dict[str, object]:
     names = (
         "isl", "osl", "concurrency", "requests_per_s", "slo_ttft_ms", "slo_tpot_ms", "hours",
     )  # fmt: skip
-    return {name: getattr(workload, name) for name in names} | {"source": dict(workload.source)}
+    plausible = workload.plausible_concurrency
+    return {name: getattr(workload, name) for name in names} | {
+        "source": dict(workload.source),
+        "n_jobs": workload.n_jobs,
+        "plausible_concurrency": None if plausible is None else list(plausible),
+    }
 
 
-def arm_json(rated: RatedArm) -> dict[str, object]:
-    """Return one arm with its checks, predictions and utility."""
-    arm = rated.arm
+def arm_json(rated: RatedArm, *, brief: bool = False) -> dict[str, object]:
+    """Return one arm with its checks (unless `brief`), memory, predictions and utility."""
+    arm, report = rated.arm, rated.report
     return {
+        **({} if brief else {"checks": _checks(report)}),
+        "memory": _memory(report, _CACHE if brief else _PARTS),
         "partition": arm.partition,
         "gpu": arm.gpu,
         "n_gpus": arm.n_gpus,
@@ -96,8 +114,6 @@ def arm_json(rated: RatedArm) -> dict[str, object]:
         "kv_cache_dtype": arm.kv_cache_dtype,
         "starts": str(rated.starts),
         "blocked": None if rated.blocked is None else _reason(rated.blocked),
-        "checks": _checks(rated.report),
-        "memory": _memory(rated.report),
         "predictions": None if rated.prediction is None else _predictions(rated.prediction),
         "calibrated": None if rated.prediction is None else rated.prediction.calibrated,
         "usd_per_hour": _finite(rated.usd_per_hour),
@@ -161,20 +177,10 @@ def _checks(report: LaunchReport) -> list[dict[str, object]]:
     ]
 
 
-def _memory(report: LaunchReport) -> dict[str, object] | None:
+def _memory(report: LaunchReport, names: Sequence[str]) -> dict[str, object] | None:
     plan = report.memory
     if plan is None:
         return None
-    names = (
-        "weights",
-        "activation",
-        "cuda_graphs",
-        "non_torch",
-        "kv",
-        "kv_need",
-        "total",
-        "budget",
-    )
     return {f"{name}_gib": _interval(getattr(plan, name)) for name in names}
 
 

@@ -31,6 +31,6 @@ def outcome_of(decision: Decision) -> Outcome:
         tag=decision.verdict is not Verdict.PASS,
         code=finding.reason.code,
         # worked out when it is stored, which is after the answer has left
-        record=partial(as_json, decision),
+        record=partial(as_json, decision, brief=True),
         lasting=finding.reason.code != "model_pending",
     )
