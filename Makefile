@@ -28,6 +28,17 @@ bench-decide:
 bench-daemon:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/daemon_latency.py
 
+bench-ingest:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/ingest.py
+
+# the measured rows and the scenario are not in this repository (docs/model.md): DATA, SCENARIO
+DATA = ../shared/data/serving/serving_benchmarks.csv
+SCENARIO = ../shared/data/scenario.yaml
+KEEP = .held
+bench-model:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/model.py $(DATA) \
+	   --scenario $(SCENARIO) --keep $(KEEP)
+
 # needs root, a C compiler and libslurm-dev
 bench-shim:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/shim_rate.py --rounds 31 --jobs 40

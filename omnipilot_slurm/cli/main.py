@@ -26,6 +26,7 @@ COMMANDS = {
     "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
     "config": Subcommand("omnipilot_slurm.cli.config:config", "Check or show the configuration."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
+    "evaluate": Subcommand("omnipilot_slurm.cli.evaluate:evaluate", "How good the model is."),
     "explain": Subcommand("omnipilot_slurm.cli.explain:explain", "A decision again, in full."),
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),
     "ingest": Subcommand("omnipilot_slurm.cli.ingest:ingest", "Read accounting and benchmarks."),
@@ -33,6 +34,7 @@ COMMANDS = {
     "report": Subcommand("omnipilot_slurm.cli.report:report", "Figures on model and decisions."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
     "train": Subcommand("omnipilot_slurm.cli.train:train", "Fit the cost model on measured rows."),
+    "tune": Subcommand("omnipilot_slurm.cli.tune:tune", "Weights from what users chose."),
     "whatif": Subcommand("omnipilot_slurm.cli.whatif:whatif", "The answer with other figures."),
 }
 

@@ -4,16 +4,18 @@ In: a dataset, what to split by. Out: `Held`, predictions of all rows with the p
 nearest measured row beside them. Called by `omnipilot evaluate`, the report and the benchmark.
 
 Nothing can leak: for each outer fold the whole model, its offsets and its support included, is
-fitted by `fit` on a dataset that the held-out rows were taken from, and that it cannot reach.
+fitted by `fit` on a dataset that the held-out rows were taken from and that it cannot reach; the
+rows asked for carry no measurements; and folds that split a group are refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.predict.predictor import Bounds, Predictor
 from omnipilot_slurm.predict.roofline import roofline, work
 from omnipilot_slurm.train.fit import fit
@@ -37,6 +39,7 @@ SPLITS = {
     "source": True,
 }
 N_FOLDS = 5
+_MIN_FOLDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +73,44 @@ def held_out(
     seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Held:
-    """Predict every row by a model that saw no row of its group."""
+    """Predict every row by a model that saw no row of its group.
+
+    Raises: DataError when there is but one group, so that nothing is left to learn from.
+    """
     folds = outer_folds(data, split, seed)
+    check_apart(data.groups[split], folds, split)
     parts = []
     for fold in np.unique(folds):
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         progress(f"{split}: fold {fold + 1} of {folds.max() + 1}, {len(held)} rows held out")
-        parts.append((held, _predicted(data.take(kept), data.take(held), kept, settings)))
+        parts.append((held, _predicted(data.take(kept), _blind(data.take(held)), kept, settings)))
     return _gathered(len(data), folds, parts)
+
+
+def check_apart(groups: TextArray, folds: IntArray, split: str) -> None:
+    """Refuse folds (n_rows,) that leave nothing to learn from or hold out half a group.
+
+    Raises: DataError naming a group that is on both sides.
+    """
+    if len(np.unique(folds)) < _MIN_FOLDS:
+        raise DataError(
+            f"split by {split}: must have at least {_MIN_FOLDS} groups, all rows are of "
+            f"{str(groups[0])!r}"
+        )
+    folds_of: dict[str, set[int]] = {}
+    for group, fold in zip(groups.tolist(), folds.tolist(), strict=True):
+        folds_of.setdefault(group, set()).add(fold)
+    for group, found in folds_of.items():
+        if len(found) > 1:
+            raise DataError(
+                f"split by {split}: a group must be held out whole, {group!r} is in the folds "
+                f"{', '.join(map(str, sorted(found)))}"
+            )
+
+
+def _blind(asked: Dataset) -> Dataset:
+    """Return the rows without what was measured on them."""
+    return replace(asked, measured={}, n_repeats=np.zeros(len(asked)))
 
 
 def _predicted(known: Dataset, asked: Dataset, positions: IntArray, settings: Settings) -> Held:
