@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.predict.predictor import Predictions
 
 _BOUNDS = ("lo", "mid", "hi")
-_NOT_OURS = [*([""] * len(TARGETS) * len(_BOUNDS)), OUT, "engine"]
+_NO_NUMBERS = [""] * len(TARGETS) * len(_BOUNDS)
 
 
 @click.command()
@@ -43,10 +43,11 @@ _NOT_OURS = [*([""] * len(TARGETS) * len(_BOUNDS)), OUT, "engine"]
 def predict(*, data: Path, out: Path, folder: Path | None) -> None:
     """Write <target>_lo, _mid and _hi of every target, tier and axis for each row, in order.
 
-    A row out of support has a tier and an axis but no numbers, and so has one of another engine.
+    A row out of support has a tier and an axis but no numbers; so has one of another engine, and
+    one with a fault, whose axis is the column.
     """
     model, _ = artifact.read(folder or shipped_path("etc", "artifact"))
-    reading = read_csv([data])
+    reading = read_csv([data], drop_faulty=True)
     tell(reading, lambda text: click.echo(text, err=True))
     find = gpu_finder()
     found = Predictor(model).predict([feature_row(row, find) for row in reading.rows])
@@ -56,9 +57,12 @@ def predict(*, data: Path, out: Path, folder: Path | None) -> None:
             [*(f"{name}_{bound}" for name in TARGETS for bound in _BOUNDS), "tier", "axis"]
         )
         writer.writerows(
-            _NOT_OURS if place is None else _cells(found, place) for place in reading.places
+            _cells(found, place) if isinstance(place, int) else [*_NO_NUMBERS, OUT, place]
+            for place in reading.places
         )
-    tiers = [OUT if place is None else found.support[place].tier for place in reading.places]
+    tiers = [
+        found.support[place].tier if isinstance(place, int) else OUT for place in reading.places
+    ]
     counts = ", ".join(f"{tiers.count(tier)} {tier}" for tier in ("in", "low", "out"))
     click.echo(f"wrote {len(tiers)} rows to {out}: {counts}")
 

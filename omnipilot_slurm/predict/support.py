@@ -93,7 +93,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The tier of one row and every axis outside, in the order of the specification."""
+    """The tier of one row and every axis outside, first those for which it is out."""
 
     tier: str
     findings: tuple[Finding, ...]
@@ -224,9 +224,8 @@ class _Judge:
             found = self._of_numbers[where] = tuple(self._numbers(*where))
         if not findings and not found:
             return _SUPPORTED
-        findings += found
-        worst = max((finding.tier for finding in findings), key=_RANK.__getitem__)
-        return Support(worst, findings)
+        worst_first = sorted(findings + found, key=lambda finding: -_RANK[finding.tier])
+        return Support(worst_first[0].tier, tuple(worst_first))
 
     def _names(self, names: tuple[str, ...], facts: tuple[float, ...]) -> Iterator[Finding]:
         labels = dict(zip((*CATEGORIES, *SOFT, "vendor"), names, strict=True))

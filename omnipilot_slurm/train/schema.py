@@ -7,7 +7,7 @@ file and line. Rows of other engines are counted and left out. Called by train/d
 from __future__ import annotations
 
 import csv
-import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,9 @@ _UNREAD = (
 REQUIRED = (*_TEXTS, *_POSITIVE)
 KNOWN = frozenset((*REQUIRED, *_OPTIONAL_TEXTS, *_OPTIONAL_POSITIVE, *_UNREAD))
 
+#: no fact or measurement lies beyond; sums and products of these stay finite
+_LEAST, _MOST = 1e-6, 1e12
+
 #: faults told in full; a file of another schema would otherwise fill the screen
 _MAX_TOLD = 50
 
@@ -102,68 +105,81 @@ class Measurement:
 class Reading:
     """What files said: their vLLM rows, and remarks.
 
-    `places` has an entry for every row of the files in order: its index in `rows`, or None where it
-    is another engine's.
+    `places` has an entry for every row of the files in order: its index in `rows`, or, where it is
+    not among them, the column because of which (`engine` for those of other engines).
     """
 
     rows: list[Measurement] = field(default_factory=list)
-    places: list[int | None] = field(default_factory=list)
+    places: list[int | str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     @property
     def n_other_engines(self) -> int:
         """The number of rows of other engines."""
-        return self.places.count(None)
+        return self.places.count("engine")
 
 
-def read_csv(paths: Sequence[Path]) -> Reading:
+def read_csv(paths: Sequence[Path], *, drop_faulty: bool = False) -> Reading:
     """Read and check the vLLM rows of files of the tidy schema.
 
+    With `drop_faulty` a row with faults is left out and they are remarks; a file that is none of
+    this schema is refused all the same.
     Raises: DataError listing every fault as file:line: column: what it must be, what it was.
     """
-    reading, faults = Reading(), list[str]()
+    reading, faults, row_faults = Reading(), list[str](), list[str]()
     for path in paths:
         try:
-            with path.open(newline="", encoding="utf-8") as stream:
-                _read_file(str(path), stream, reading, faults)
+            with path.open(newline="", encoding="utf-8-sig") as stream:
+                faults += _read_file(str(path), stream, reading, row_faults)
         except OSError as error:
             faults.append(f"{path}: cannot be read: {error.strerror}")
         except UnicodeDecodeError as error:
             faults.append(f"{path}: must be UTF-8 text: {error.reason} at byte {error.start}")
-    if faults:
-        raise DataError(_told(faults), hint="mend or drop the rows named; nothing was used")
+        except csv.Error as error:
+            faults.append(f"{path}: must be a CSV file: {error}")
+    if faults or (row_faults and not drop_faulty):
+        message = "\n".join(_told([*faults, *row_faults]))
+        raise DataError(message, hint="mend or drop the rows named; nothing was used")
+    reading.remarks += _told(row_faults)
     return reading
 
 
-def _told(faults: Sequence[str]) -> str:
+def _told(faults: Sequence[str]) -> list[str]:
     rest = len(faults) - _MAX_TOLD
-    tail = [f"... and {rest} more faults"] if rest > 0 else []
-    return "\n".join([*faults[:_MAX_TOLD], *tail])
+    return [*faults[:_MAX_TOLD], *([f"... and {rest} more faults"] if rest > 0 else [])]
 
 
-def _read_file(name: str, stream: Iterable[str], reading: Reading, faults: list[str]) -> None:
+def _read_file(
+    name: str, stream: Iterable[str], reading: Reading, row_faults: list[str]
+) -> Iterator[str]:
+    """Yield what is wrong with the header; with a good one, read the rows."""
     reader = csv.reader(stream)
     header = next(reader, [])
     missing = [column for column in REQUIRED if column not in header]
     if missing:
-        faults.append(f"{name}:1: the header lacks the columns {', '.join(missing)}")
+        yield f"{name}:1: the header lacks the columns {', '.join(missing)}"
+        return
+    twice = [column for column, count in Counter(header).items() if count > 1]
+    if twice:
+        yield f"{name}:1: the header has more than once {', '.join(twice)}"
         return
     reading.remarks += [_unknown(name, column) for column in header if column not in KNOWN]
-    for cells in reader:
-        if len(cells) != len(header):
-            faults.append(
-                f"{name}:{reader.line_num}: must have {len(header)} cells, has {len(cells)}"
-            )
+    for cells in filter(None, reader):
+        row = dict(zip(header, cells, strict=False))
+        if row.get("engine", ENGINE) != ENGINE:
+            reading.places.append("engine")
             continue
-        row = dict(zip(header, cells, strict=True))
-        if row["engine"] != ENGINE:
-            reading.places.append(None)
-            continue
-        found = list(_faults(row))
-        faults += [f"{name}:{reader.line_num}: {fault}" for fault in found]
-        if not found:
+        found = list(_faults(row) if len(cells) == len(header) else _miscounted(header, cells))
+        if found:
+            reading.places.append(found[0][0])
+            row_faults += [f"{name}:{reader.line_num}: {column}: {text}" for column, text in found]
+        else:
             reading.places.append(len(reading.rows))
             reading.rows.append(_measurement(name, reader.line_num, row))
+
+
+def _miscounted(header: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "row", f"must have {len(header)} cells, has {len(cells)}"
 
 
 def _unknown(name: str, column: str) -> str:
@@ -180,39 +196,43 @@ def _measurement(name: str, line: int, row: Mapping[str, str]) -> Measurement:
     return Measurement(name, line, texts, numbers)
 
 
-def _faults(row: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with a row."""
+def _faults(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a row of vLLM: the column, and what it must be."""
     for column in _TEXTS:
         if not row[column]:
-            yield f"{column}: must not be empty"
+            yield column, "must not be empty"
     if row["load_mode"] and row["load_mode"] not in LOAD_MODES:
-        yield f"load_mode: must be one of {', '.join(LOAD_MODES)}, was {row['load_mode']!r}"
-    wrong = [column for column in _POSITIVE if not _is_positive(row[column])]
+        known = ", ".join(LOAD_MODES)
+        yield "load_mode", f"must be one of {known}, was {row['load_mode']!r}"
+    wrong = [column for column in _POSITIVE if not _is_sane(row[column])]
     wrong += [
-        column for column in _OPTIONAL_POSITIVE if row.get(column) and not _is_positive(row[column])
+        column for column in _OPTIONAL_POSITIVE if row.get(column) and not _is_sane(row[column])
     ]
     for column in wrong:
-        yield f"{column}: must be a number > 0, was {row[column]!r}"
+        yield column, f"must be a number from {_LEAST:g} to {_MOST:g}, was {row[column]!r}"
     if not row.get("input_len") and row.get("workload", "") not in PROMPT_TOKENS:
         known = ", ".join(PROMPT_TOKENS)
-        yield f"input_len: must be a number > 0 unless workload is one of {known}, was ''"
+        yield "input_len", f"must be a number > 0 unless workload is one of {known}, was ''"
     if not wrong:
         yield from _contradictions({column: float(row[column]) for column in _POSITIVE})
 
 
-def _contradictions(value: Mapping[str, float]) -> Iterator[str]:
+def _contradictions(value: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     if value["active_b"] > value["params_b"]:
-        yield f"active_b: must be <= params_b {value['params_b']:g}, was {value['active_b']:g}"
+        most = value["params_b"]
+        yield "active_b", f"must be <= params_b {most:g}, was {value['active_b']:g}"
     if value["topk"] > value["n_exp"]:
-        yield f"topk: must be <= n_exp {value['n_exp']:g}, was {value['topk']:g}"
+        yield "topk", f"must be <= n_exp {value['n_exp']:g}, was {value['topk']:g}"
     replicas = value["pp"] * value["dp"]
     if value["n_gpus"] % replicas:
-        yield f"n_gpus: must be a multiple of pp x dp = {replicas:g}, was {value['n_gpus']:g}"
+        yield (
+            "n_gpus",
+            f"must be a multiple of pp x dp = {replicas:g}, was {value['n_gpus']:g}",
+        )
 
 
-def _is_positive(text: str) -> bool:
+def _is_sane(text: str) -> bool:
     try:
-        value = float(text)
+        return _LEAST <= float(text) <= _MOST
     except ValueError:
         return False
-    return math.isfinite(value) and value > 0

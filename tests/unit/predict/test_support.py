@@ -143,6 +143,11 @@ def test_a_longer_context_is_low_then_out() -> None:
     assert notes == ["context 40260 on h100: the nearest measured is 1280"]
 
 
+def test_the_axis_that_makes_a_row_out_comes_first() -> None:
+    support = judged(replace(BASE, isl=40_000.0, engine_version="0.30.0"))
+    assert support.axes == ("context", "workload", "engine_version")
+
+
 def test_a_size_says_its_unit() -> None:
     support = judged(replace(BASE, params_b=80.0, active_params_b=80.0))
     notes = [finding.note for finding in support.findings if finding.axis == "model_size"]
