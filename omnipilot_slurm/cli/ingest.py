@@ -8,6 +8,7 @@ from omnipilot_slurm.cli.lazy import LazyGroup, Subcommand
 
 #: one line each, in alphabetical order
 SOURCES: dict[str, Subcommand] = {
+    "bench": Subcommand("omnipilot_slurm.cli.ingest_bench:bench", "Results of benchmarks."),
     "sacct": Subcommand("omnipilot_slurm.cli.ingest_sacct:sacct", "Jobs of Slurm's accounting."),
 }
 

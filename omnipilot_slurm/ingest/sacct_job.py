@@ -117,7 +117,7 @@ def _hour(text: str) -> float:
 @lru_cache(maxsize=4096)
 def minutes_of(text: str) -> float | None:
     """Return a time limit in minutes, of [D-]HH:MM:SS or a number of minutes; None for none."""
-    if text.isdecimal():
+    if text.isdecimal() and text.isascii():
         return float(text)
     match = _MINUTES.fullmatch(text)
     if match is None:
@@ -142,4 +142,9 @@ def log_of(stdout: str, work_dir: str, submit_line: str, *, is_array: bool) -> s
 def exit_of(text: str) -> tuple[int, int]:
     """Return exit code and signal of `3:0`; (0, 0) where there is none."""
     code, _, signal = text.partition(":")
-    return (int(code), int(signal or 0)) if code.isdecimal() else (0, 0)
+    return count_of(code, 0), count_of(signal, 0)
+
+
+def count_of(text: str, unknown: int = 1) -> int:
+    """Return a number that sacct writes plainly, `unknown` where it is none."""
+    return int(text) if text.isdecimal() and text.isascii() else unknown

@@ -11,14 +11,16 @@ next line; one with too many has them in a text field, the last one where the ot
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.ingest.sacct_job import (
     SacctJob,
     check,
+    count_of,
     exit_of,
     gpus_of,
     log_of,
@@ -28,7 +30,7 @@ from omnipilot_slurm.ingest.sacct_job import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 #: what a reading needs, and what it makes use of where it is there
 REQUIRED: Final = ("jobid", "partition", "submit", "start", "end", "state")
@@ -76,9 +78,10 @@ class Table:
     delimiter: str = "|"
     n_bytes: int = 0
     n_lines: int = 0
-    _columns: tuple[str, ...] = ()
-    _places: Mapping[str, int] = field(default_factory=dict)
+    _n_columns: int = 0
+    _wanted: Callable[[Sequence[str]], tuple[str, ...]] = tuple
     _texts: Sequence[int] = ()
+    _tells_allocated: bool = False
 
     def header(self, line: bytes) -> None:
         """Read the header.
@@ -99,21 +102,28 @@ class Table:
                 f"the first line must be sacct's header, lacks {', '.join(missing)}",
                 hint=_HOW,
             )
-        self._columns = names
-        self._places = {name: names.index(name) for name in KNOWN if name in names}
+        self._n_columns = len(names)
+        # a field that is not there is the empty cell behind the last
+        places = [names.index(name) if name in names else len(names) for name in KNOWN]
+        self._wanted = itemgetter(*places)
+        self._tells_allocated = _TRES[0] in names
         self._texts = [i for i, name in enumerate(names) if name in _TEXTS]
         self._took(line)
 
     def rows(self, lines: Iterator[bytes]) -> Iterator[SacctJob | Skipped | Fault]:
         """Yield what each row behind the header is."""
-        n = len(self._columns)
+        n = self._n_columns
         waiting: bytes | None = next(lines, None)
         while waiting is not None:
             raw, n_lines = waiting, 1
+            waiting = next(lines, None)
+            if self._is_plain_step(raw):
+                self._took(raw)
+                yield Skipped.STEP
+                continue
             text = raw.decode("utf-8", "replace")
             cells = text.rstrip("\n").split(self.delimiter)
-            waiting = next(lines, None)
-            is_row = _JOB_ID.fullmatch(cells[0]) is not None
+            is_row = _is_job_id(cells[0])
             while is_row and len(cells) < n and waiting is not None and n_lines < _MAX_LINES:
                 more = waiting.decode("utf-8", "replace")
                 if self._is_whole(more):
@@ -130,23 +140,32 @@ class Table:
                 yield self._row(cells, line)
             # else a line end in the last field of the row before, which nothing is read of
 
+    def _is_plain_step(self, raw: bytes) -> bool:
+        """Return whether a line is one whole row of a step: two in three are."""
+        delimiter = self.delimiter.encode()
+        head, _, rest = raw.partition(delimiter)
+        return (
+            b"." in head
+            and head[:1].isdigit()
+            and rest.count(delimiter) == self._n_columns - 2
+            and rest.endswith(b"\n")
+        )
+
     def _took(self, raw: bytes, n_lines: int = 1) -> None:
         self.n_bytes += len(raw)
         self.n_lines += n_lines
 
     def _is_whole(self, line: str) -> bool:
         cells = line.rstrip("\n").split(self.delimiter)
-        return len(cells) >= len(self._columns) and _JOB_ID.fullmatch(cells[0]) is not None
+        return len(cells) >= self._n_columns and _is_job_id(cells[0])
 
     def _row(self, cells: list[str], line: int) -> SacctJob | Skipped | Fault:
         if "." in cells[0]:
             return Skipped.STEP
-        n_more = len(cells) - len(self._columns)
+        n_more = len(cells) - self._n_columns
         if n_more < 0:
             shown = self.delimiter.join(cells)[:_SHOWN]
-            return Fault(
-                line, f"must have {len(self._columns)} fields, has {len(cells)}: {shown!r}"
-            )
+            return Fault(line, f"must have {self._n_columns} fields, has {len(cells)}: {shown!r}")
         try:
             return self._job(cells) if n_more == 0 else self._job_among(cells, n_more)
         except DataError as error:
@@ -165,60 +184,53 @@ class Table:
                 continue
         raise DataError(f"has {n_more} fields too many, and they fit into no text field")
 
-    def _job(self, cells: Sequence[str]) -> SacctJob | Skipped:
+    def _job(self, cells: list[str]) -> SacctJob | Skipped:
         """Return the job of a row.
 
         Raises: DataError.
         """
-        at = self._places
-        state = state_of(cells[at["state"]])
-        submitted = time_of(cells[at["submit"]])
+        (
+            job_id, partition, submit, start, end, state, allocated, requested, raw_id, user,
+            n_nodes, n_alloc_nodes, eligible, time_limit, time_limit_raw, exit_text, nodes,
+            stdout, work_dir, admin_comment, submit_line, name,
+        ) = self._wanted([*cells, ""])  # fmt: skip
+        known_state = state_of(state)
+        submitted = time_of(submit)
         if submitted is None:
-            raise DataError(f"Submit must be a time, was {cells[at['submit']]!r}")
-        started, ended = time_of(cells[at["start"]]), time_of(cells[at["end"]])
+            raise DataError(f"Submit must be a time, was {submit!r}")
+        started, ended = time_of(start), time_of(end)
         if started is None and ended is None:
             return Skipped.NOT_STARTED
-        allocated = self._cell(cells, "alloctres")
-        gres_type, n_gpus = gpus_of(allocated, self._cell(cells, "reqtres"))
+        gres_type, n_gpus = gpus_of(allocated, requested)
         if n_gpus == 0:
             return Skipped.NO_GPUS
-        if self._cell(cells, "nodelist") == "None assigned" or not (
-            allocated or "alloctres" not in at
-        ):
+        if nodes == "None assigned" or (self._tells_allocated and not allocated):
             # it ended before it got a node, whatever Start says
             started = None
-        exit_code, signal = exit_of(self._cell(cells, "exitcode"))
-        n_nodes = self._cell(cells, "nnodes") or self._cell(cells, "allocnodes")
+        exit_code, signal = exit_of(exit_text)
         return check(
             SacctJob(
-                job_id=cells[at["jobid"]],
-                raw_id=self._cell(cells, "jobidraw") or cells[at["jobid"]],
-                user=self._cell(cells, "user"),
-                name=self._cell(cells, "jobname"),
-                partition=cells[at["partition"]].partition(",")[0],
+                job_id=job_id,
+                raw_id=raw_id or job_id,
+                user=user,
+                name=name,
+                partition=partition.partition(",")[0],
                 gres_type=gres_type,
                 n_gpus=n_gpus,
-                n_nodes=int(n_nodes) if n_nodes.isdecimal() else 1,
+                n_nodes=count_of(n_nodes or n_alloc_nodes),
                 submitted_at=submitted,
-                eligible_at=time_of(self._cell(cells, "eligible")),
+                eligible_at=time_of(eligible),
                 started_at=started,
                 ended_at=ended,
-                time_limit_min=minutes_of(
-                    self._cell(cells, "timelimitraw") or self._cell(cells, "timelimit")
-                ),
-                state=state,
+                time_limit_min=minutes_of(time_limit_raw or time_limit),
+                state=known_state,
                 exit_code=exit_code,
                 signal=signal,
-                admin_comment=self._cell(cells, "admincomment"),
-                log=log_of(
-                    self._cell(cells, "stdout"),
-                    self._cell(cells, "workdir"),
-                    self._cell(cells, "submitline"),
-                    is_array="_" in cells[at["jobid"]],
-                ),
+                admin_comment=admin_comment,
+                log=log_of(stdout, work_dir, submit_line, is_array="_" in job_id),
             )
         )
 
-    def _cell(self, cells: Sequence[str], name: str) -> str:
-        place = self._places.get(name)
-        return "" if place is None else cells[place]
+
+def _is_job_id(text: str) -> bool:
+    return text.isdecimal() or _JOB_ID.fullmatch(text) is not None
