@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import click
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from omnipilot_slurm.predict import artifact
 from omnipilot_slurm.train.card import about
@@ -30,7 +29,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Folder for model.npz and card.json.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the trees.")
-@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Threads.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Threads that grow the trees.",
+)
 def train(
     *, first: tuple[Path, ...], more: tuple[Path, ...], out: Path, seed: int, jobs: int
 ) -> None:
@@ -38,8 +43,7 @@ def train(
     start = time.monotonic()
     data = load_dataset([*first, *more], _say)
     settings = Settings(seed=seed, n_jobs=jobs)
-    with threadpool_limits(jobs):
-        fitted = fit(data, settings, _progress)
+    fitted = fit(data, settings, _progress)
     click.echo("\r\x1b[K" if _is_terminal() else "", err=True, nl=False)
     card = about(data, fitted, settings)
     artifact.write(out, fitted.model, card)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from omnipilot_slurm.predict import conformal
 from omnipilot_slurm.predict.blend import centre
@@ -62,7 +63,16 @@ def fit(
     settings: Settings = _DEFAULT,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Fit:
-    """Return the fitted model; a target measured in fewer than MIN_ROWS rows is left out of it."""
+    """Return the fitted model; a target measured in fewer than MIN_ROWS rows is left out of it.
+
+    Matrices and boosted trees are worked on in one thread: at this size threads wait for each other
+    longer than they work, on a busy machine many times longer; their number changes last digits.
+    """
+    with threadpool_limits(1):
+        return _fit(data, settings, progress)
+
+
+def _fit(data: Dataset, settings: Settings, progress: Callable[[str], None]) -> Fit:
     cells = data.groups["cell"]
     folds = grouped_folds(cells, N_CENTRE_FOLDS)
     progress("roofline")

@@ -46,10 +46,10 @@ def files(folder: Path, fitted: Fit, data: Dataset, settings: Settings) -> list[
     return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-def test_the_same_rows_and_seed_give_the_same_files(
+def test_the_same_rows_and_seed_give_the_same_files_with_any_number_of_threads(
     tmp_path: Path, few: Dataset, tiny: Fit
 ) -> None:
-    again = fit(few, TINY)
+    again = fit(few, replace(TINY, n_jobs=2))
     assert files(tmp_path / "a", tiny, few, TINY) == files(tmp_path / "b", again, few, TINY)
 
 
