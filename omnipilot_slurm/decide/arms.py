@@ -16,8 +16,9 @@ from omnipilot_slurm.vllm.launch import assess
 from omnipilot_slurm.vllm.report import LaunchReport, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from omnipilot_slurm.cluster_facts import Snapshot
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Site
     from omnipilot_slurm.decide.success import Probability
@@ -124,23 +125,22 @@ def asked_arms(question: Question, *, anywhere: bool = False) -> tuple[RatedArm,
     request, launch = question.request, question.launch
     if not request.total or launch.tp is None:
         return ()
+    named = asked_partitions(question.submission, question.site.snapshot)
     rated = (
         _rated(question, pool, request.total, launch.tp, stays=True)
         for pool in question.site.pools
-        if (anywhere or pool.partition.name in asked_partitions(question))
+        if (anywhere or pool.partition.name in named)
         and _matches(question, pool)
         and (request.per_node or 0) <= pool.n_per_node
     )
     return tuple(one for one in rated if not anywhere or one.blocked is None)
 
 
-def asked_partitions(question: Question) -> tuple[str, ...]:
+def asked_partitions(submission: Submission, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the partitions a job names, else the default one."""
-    named = question.submission.partition
-    if named:
-        return tuple(named.split(","))
-    partitions = question.site.snapshot.partitions
-    return tuple(partition.name for partition in partitions if partition.is_default)
+    if submission.partition:
+        return tuple(submission.partition.split(","))
+    return tuple(partition.name for partition in snapshot.partitions if partition.is_default)
 
 
 def _matches(question: Question, pool: GpuPool) -> bool:
@@ -152,6 +152,22 @@ def _matches(question: Question, pool: GpuPool) -> bool:
 def asked_gres_type(request: GpuRequest) -> str | None:
     """Return the GPU type written in a gres or gpus option, not one that a name spells."""
     return request.type if request.type_source in request.forms else None
+
+
+def same_place(one: RatedArm, other: RatedArm) -> bool:
+    """Return whether two arms are the same GPUs, shared by as many."""
+    return _place(one) == _place(other)
+
+
+def _place(rated: RatedArm) -> tuple[object, ...]:
+    arm = rated.arm
+    return arm.partition, arm.gpu, arm.n_gpus, arm.tensor_parallel
+
+
+def every_arm(question: Question, known: Sequence[RatedArm]) -> tuple[RatedArm, ...]:
+    """Return the arms on one node, smallest first, as they are `known` where they are."""
+    places = {_place(rated): rated for rated in known}
+    return tuple(places.get(_place(rated), rated) for rated in smallest_first(question))
 
 
 def retried(question: Question, rated: RatedArm, tensor_parallel: int) -> RatedArm:

@@ -21,6 +21,8 @@ from omnipilot_slurm.script import directives as words
 from omnipilot_slurm.script import serving, tres
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnipilot_slurm.decide.site import Site
     from omnipilot_slurm.records import Launch, Script, Submission, Workload
     from omnipilot_slurm.script.directives import Directives
@@ -85,7 +87,7 @@ def decide(
     )
     finding = _found(question, expired)
     if all_arms:
-        finding = replace(finding, arms=tuple(arms.smallest_first(question)))
+        finding = replace(finding, arms=arms.every_arm(question, finding.arms))
     finding = _rated_fully(question, finding)
     decision = _said(finding, mode, site, script=script, launch=launch, workload=workload)
     return replace(decision, model_said=known.said)
@@ -98,21 +100,20 @@ def mode_of(submission: Submission, site: Site, directives: Directives) -> Mode:
     """
     chosen = site.policy
     account = submission.account or submission.default_account or ""
-    partitions = (submission.partition or "").split(",")
+    partitions = arms.asked_partitions(submission, site.snapshot)
     mode = chosen.by_user.get(submission.user_name or "") or chosen.by_account.get(account)
     if mode is None:
         modes = [chosen.by_partition.get(name, chosen.mode) for name in partitions]
-        mode = min(modes, key=_ORDER.__getitem__)
+        mode = min(modes, key=_ORDER.__getitem__, default=chosen.mode)
     if directives.mode is not None:
         mode = min(mode, directives.mode, key=_ORDER.__getitem__)
-    return mode if _in_canary(submission, chosen) else Mode.OBSERVE
+    return mode if _in_canary(submission, partitions, chosen) else Mode.OBSERVE
 
 
-def _in_canary(submission: Submission, chosen: PolicySettings) -> bool:
+def _in_canary(submission: Submission, partitions: Sequence[str], chosen: PolicySettings) -> bool:
     """Return whether a job is among the share that is acted on: always the same for one name."""
-    partitions = (submission.partition or "").split(",")
-    by_partition = chosen.canary_percent_by_partition
-    percent = min(by_partition.get(name, chosen.canary_percent) for name in partitions)
+    by_partition, usual = chosen.canary_percent_by_partition, chosen.canary_percent
+    percent = min((by_partition.get(name, usual) for name in partitions), default=usual)
     if percent >= _ALL:
         return True
     text = f"{submission.user_name}\0{submission.name}".encode("utf-8", "surrogateescape")
@@ -178,7 +179,7 @@ def _workload(
 ) -> Workload:
     account = submission.account or submission.default_account
     known = Known(
-        partition=submission.partition,
+        partition=next(iter(arms.asked_partitions(submission, site.snapshot)), None),
         time_limit_min=submission.time_limit_min,
         default_time_min=_default_time_min(submission, site),
         earlier=site.loads.of(submission.user_name, account),
@@ -188,11 +189,9 @@ def _workload(
 
 def _default_time_min(submission: Submission, site: Site) -> int | None:
     """Return how long a job may run that says nothing, in the first partition that it asks for."""
-    wanted = (submission.partition or "").split(",")[0]
-    for part in site.snapshot.partitions:
-        if part.name == wanted or (not wanted and part.is_default):
-            return part.default_time_min
-    return None
+    named = arms.asked_partitions(submission, site.snapshot)[:1]
+    found = (part for part in site.snapshot.partitions if part.name in named)
+    return next((part.default_time_min for part in found), None)
 
 
 def _found(question: Question, expired: Expired) -> Finding:

@@ -63,7 +63,8 @@ def moved(
     expired: Expired,
 ) -> Finding:
     """Rewrite the job to an arm; where it cannot be edited, only say so."""
-    stays = arms.asked_partitions(question) == (chosen.arm.partition,)
+    named = arms.asked_partitions(question.submission, question.site.snapshot)
+    stays = named == (chosen.arm.partition,)
     target = replace(chosen.arm, partition=None) if stays else chosen.arm
     change = rewrite.rewrite(question.submission, question.launch, target, expired=expired)
     if isinstance(change, Reason):

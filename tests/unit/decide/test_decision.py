@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from site_for_tests import ask, script, site
+from dataclasses import replace
+from typing import Any
 
+import pytest
+from site_for_tests import SNAPSHOT, ask, script, site
+
+from omnipilot_slurm.cluster_facts import Snapshot
 from omnipilot_slurm.records import Mode, Verdict
 from omnipilot_slurm.script.rewrite import apply
 
@@ -133,3 +138,148 @@ def test_canary_acts_on_its_share_of_names_and_always_on_the_same_ones() -> None
     assert ask(text, site(canary_percent=0)).messages == ()
     by_partition = site(canary_percent=0, canary_percent_by_partition={"a100": 100})
     assert ask(text, by_partition, partition="a100").verdict is Verdict.REWRITE
+
+
+def test_job_without_a_partition_is_treated_as_the_default_one_is() -> None:
+    text = script("gpu:a100:2", "vllm serve Qwen/Qwen2.5-7B-Instruct")
+    acts = site(Mode.OBSERVE, by_partition={"a100": Mode.ENFORCE})
+    assert ask(text, acts).verdict is Verdict.REWRITE
+    watches = site(Mode.ENFORCE, by_partition={"a100": Mode.OBSERVE})
+    assert ask(text, watches).verdict is Verdict.PASS
+    share = site(canary_percent_by_partition={"a100": 0})
+    assert ask(text, share).verdict is Verdict.PASS
+    nowhere = replace(SNAPSHOT.partitions[0], is_default=False)
+    homeless = Snapshot(partitions=(nowhere, *SNAPSHOT.partitions[1:]))
+    assert ask(text, site(snapshot=homeless)).verdict is Verdict.REWRITE
+
+
+@pytest.mark.parametrize(
+    ("policy", "job", "mode"),
+    [
+        ({"by_user": {"alice": Mode.ADVISE}, "by_account": {"llm": Mode.OBSERVE}}, {}, "advise"),
+        ({"by_account": {"llm": Mode.OBSERVE}}, {"account": "llm"}, "observe"),
+        ({"by_account": {"llm": Mode.OBSERVE}}, {"default_account": "llm"}, "observe"),
+        ({"by_partition": {"h100": Mode.OBSERVE}}, {"partition": "a100,h100"}, "observe"),
+        ({}, {"partition": "a100,h100"}, "enforce"),
+    ],
+)
+def test_most_specific_entry_sets_the_mode(
+    policy: dict[str, Any], job: dict[str, Any], mode: str
+) -> None:
+    text = script("gpu:a100:2", "vllm serve Qwen/Qwen2.5-7B-Instruct")
+    assert ask(text, site(**policy), **job).mode == Mode(mode)
+
+
+def test_directive_can_lower_the_mode_and_never_raise_it() -> None:
+    serve = "vllm serve Qwen/Qwen2.5-7B-Instruct"
+    lowered = ask(script("gpu:a100:2", "#OMNIPILOT advise", serve))
+    assert (lowered.verdict, lowered.mode) == (Verdict.ADVISE, Mode.ADVISE)
+    raised = ask(script("gpu:a100:2", "#OMNIPILOT advise", serve), site(Mode.OBSERVE))
+    assert raised.mode is Mode.OBSERVE
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        ({"user_name": "root"}, "exempt"),
+        ({"account": "admin"}, "exempt"),
+        ({"default_account": "admin"}, "exempt"),
+        ({"het_job_offset": 0}, "heterogeneous"),
+        ({"held": True}, "held"),
+        ({"reservation": "course"}, "reservation"),
+        ({"req_nodes": "n1"}, "nodelist"),
+        ({"exc_nodes": "n1"}, "exclude"),
+    ],
+)
+def test_jobs_that_are_left_alone_pass_in_silence(job: dict[str, Any], code: str) -> None:
+    where = site(exempt_accounts=frozenset({"admin"}))
+    decision = ask(script("gpu:a100:1", f"vllm serve {LLAMA_70B}"), where, **job)
+    assert (decision.verdict, decision.messages) == (Verdict.PASS, ())
+    assert decision.finding.reason.code == code
+
+
+def test_job_without_a_server_passes_in_silence_even_with_a_directive() -> None:
+    decision = ask(script("gpu:a100:1", "#OMNIPILOT auto", "python train.py"))
+    assert (decision.verdict, decision.messages) == (Verdict.PASS, ())
+
+
+def test_job_whose_gpus_cannot_be_counted_passes() -> None:
+    decision = ask("#!/bin/bash\nvllm serve Qwen/Qwen2.5-7B-Instruct\n")
+    assert (decision.verdict, decision.finding.reason.code) == (Verdict.PASS, "no_gpus")
+
+
+def test_absent_tp_that_makes_it_fail_is_filled_in_with_what_was_asked() -> None:
+    decision = ask(script("gpu:a100-80:2", f"vllm serve {LLAMA_70B} --max-model-len 4096"))
+    assert decision.verdict is Verdict.REWRITE
+    assert decision.finding.reason.code == "weights"
+    assert decision.finding.change is not None
+    assert [edit.new for edit in decision.finding.change.edits] == [b" --tensor-parallel-size 2"]
+
+
+def test_tp_beyond_the_gpus_asked_becomes_theirs_or_moves_where_that_does_not_fit() -> None:
+    small = ask(script("gpu:a100:2", "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 4"))
+    assert small.verdict is Verdict.REWRITE
+    assert small.finding.change is not None
+    assert [edit.new for edit in small.finding.change.edits] == [b"2"]
+    large = ask(script("gpu:a100:1", f"vllm serve {LLAMA_70B} --max-model-len 4096 -tp 2"))
+    assert large.verdict is Verdict.REWRITE
+    assert large.finding.chosen is not None
+    assert large.finding.chosen.arm.n_gpus > 1
+
+
+def test_failure_that_no_gpus_mend_is_refused() -> None:
+    decision = ask(
+        script("gpu:a100:1", "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 1000000")
+    )
+    assert decision.verdict is Verdict.REJECT
+    assert decision.finding.change is None
+
+
+@pytest.mark.parametrize("around", ["if curl -s localhost; then {}; fi", "while true; do {}; done"])
+def test_failing_launch_that_may_not_run_is_advised_on(around: str) -> None:
+    decision = ask(script("gpu:a100:1", around.format(f"vllm serve {LLAMA_70B}")))
+    assert (decision.verdict, decision.finding.change) == (Verdict.ADVISE, None)
+    assert decision.finding.obstacle is not None
+    assert decision.finding.obstacle.code == "not_editable"
+
+
+def test_partition_open_and_refused_everywhere_is_refused() -> None:
+    text = script("gpu:h100:1", "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 1000000")
+    assert ask(text).verdict is Verdict.REJECT
+
+
+def test_tp_from_a_slurm_variable_follows_the_gpus() -> None:
+    text = script(
+        "gpu:a100:1", f"vllm serve {LLAMA_70B} --max-model-len 8192 -tp $SLURM_GPUS_ON_NODE"
+    )
+    decision = ask(text)
+    assert decision.verdict is Verdict.REWRITE
+    assert decision.finding.change is not None
+    assert decision.finding.change.edits == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "precision"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "", "bf16"),
+        ("Qwen/Qwen2.5-7B-Instruct", "--dtype half", "fp16"),
+        ("Qwen/Qwen2.5-7B-Instruct", "--dtype float32", "fp32"),
+        ("Qwen/Qwen2.5-7B-Instruct", "--quantization fp8", "fp8"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "", "fp8"),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "", "awq"),
+    ],
+)
+def test_precision_is_that_of_the_weights(model: str, flags: str, precision: str) -> None:
+    decision = ask(script("gpu:h100:1", f"vllm serve {model} {flags}"), partition="h100")
+    assert decision.finding.asked is not None
+    assert decision.finding.asked.arm.precision == precision
+
+
+def test_pinned_devices_are_what_the_server_sees() -> None:
+    text = script(
+        "gpu:a100:4", "export CUDA_VISIBLE_DEVICES=0", "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 4"
+    )
+    decision = ask(text, partition="a100")
+    assert decision.finding.asked is not None
+    failing = [c.id for c in decision.finding.asked.report.checks if str(c.ok) == "fails"]
+    assert failing == ["world_size"]
