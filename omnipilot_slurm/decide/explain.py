@@ -51,7 +51,8 @@ def _body(finding: Finding, done: Verdict, model: str, workload: Workload | None
         return _about_move(finding, finding.chosen, done, workload)
     if finding.verdict is Verdict.REJECT or finding.asked is None or _fails(finding.asked):
         return _about_refusal(finding, done)
-    return _about_idle(finding, finding.asked) if finding.idle else _about_doubt(finding.asked)
+    about = _about_idle if finding.idle else _about_doubt
+    return about(finding, finding.asked)
 
 
 def _fails(rated: RatedArm) -> bool:
@@ -155,13 +156,8 @@ def _about_idle(finding: Finding, asked: RatedArm) -> list[str]:
     return [f"{described(asked)}: {finding.reason.text}", f"smallest change: {fewer}{degrees}"]
 
 
-def _about_doubt(asked: RatedArm) -> list[str]:
-    unsure = [check for check in asked.report.checks if check.ok is Starts.UNSURE]
-    detail = unsure[0].detail.text if unsure else "not all that it rests on is known"
-    body = [f"may not start: {described(asked)}: {detail}"]
-    chance = figures.launch(asked)
-    if chance:
-        body.append(chance)
+def _about_doubt(finding: Finding, asked: RatedArm) -> list[str]:
+    body = [f"may not start: {described(asked)}: {finding.reason.text}", figures.launch(asked)]
     if _length(asked):
         body.append(f"starts for certain on these GPUs: --max-model-len {_length(asked)}")
     return body

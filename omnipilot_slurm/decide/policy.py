@@ -188,7 +188,5 @@ def _world(rated: RatedArm) -> int:
 
 
 def _doubt(rated: RatedArm) -> Reason:
-    unsure = [check for check in rated.report.checks if check.ok is Starts.UNSURE]
-    if unsure:
-        return unsure[0].detail
-    return Reason(code="unsure", text="it cannot be told for certain whether the server starts")
+    """Return the check that makes the start uncertain."""
+    return next(check.detail for check in rated.report.checks if check.ok is Starts.UNSURE)

@@ -6,6 +6,7 @@ decision, for all arms of a decision in one go.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -111,15 +112,19 @@ def _with_cache(question: Question, rated: RatedArm, prediction: Prediction) -> 
 def kv_pressure(question: Question, rated: RatedArm) -> Interval | None:
     """Return the cache that the requests in flight want over the cache there is.
 
-    None where no cache was planned; the bounds are those of the cache.
+    None where no cache was planned; the bounds are those of the cache, endless where it may not
+    hold any request.
     """
     requests = rated.report.n_full_requests
-    if requests is None or requests.lo <= 0:
+    if requests is None:
         return None
     load = question.workload
     length = max_model_len(question.model, rated.engine)
     wanted = load.concurrency * (load.isl + load.osl) / (length * rated.arm.data_parallel)
-    return Interval(lo=wanted / requests.hi, mid=wanted / requests.mid, hi=wanted / requests.lo)
+    lo, mid, hi = (
+        wanted / held if held > 0 else math.inf for held in (requests.hi, requests.mid, requests.lo)
+    )
+    return Interval(lo=lo, mid=mid, hi=hi)
 
 
 def capacity_tokens(question: Question, rated: RatedArm) -> float | None:

@@ -283,3 +283,28 @@ def test_pinned_devices_are_what_the_server_sees() -> None:
     assert decision.finding.asked is not None
     failing = [c.id for c in decision.finding.asked.report.checks if str(c.ok) == "fails"]
     assert failing == ["world_size"]
+
+
+def test_length_that_no_gpus_mend_is_refused_without_looking_elsewhere() -> None:
+    serve = "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 40000"
+    decision = ask(script("gpu:h100:1", serve), partition="h100")
+    assert decision.verdict is Verdict.REJECT
+    assert decision.finding.arms == ()
+
+
+def test_tp_beyond_the_gpus_asked_that_does_not_fit_them_either_moves_the_job() -> None:
+    serve = f"vllm serve {LLAMA_70B} --max-model-len 8192 -tp 8"
+    decision = ask(script("gpu:a100:2", serve))
+    assert decision.verdict is Verdict.REWRITE
+    assert decision.finding.chosen is not None
+    assert decision.finding.chosen.arm.partition != "a100"
+
+
+def test_cache_that_may_hold_no_request_is_under_endless_pressure() -> None:
+    serve = f"vllm serve {LLAMA_70B} --max-model-len 16384 -tp 2"
+    decision = ask(script("gpu:a100-80:2", serve), partition="a100-80")
+    asked = decision.finding.asked
+    assert asked is not None
+    assert asked.prediction is not None
+    usage = asked.prediction.targets["kv_usage_frac"]
+    assert 0 < usage.lo <= usage.mid <= usage.hi == 1.0

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_for_tests import NODES, Rates, ask, partition, priced, script, site
 
-from omnipilot_slurm.cluster_facts import Snapshot
+from omnipilot_slurm.cluster_facts import FreeNodes, Snapshot
 from omnipilot_slurm.decide import explain, figures
 from omnipilot_slurm.decide.finding import Finding
 from omnipilot_slurm.decide.site import UnknownModel
 from omnipilot_slurm.decide.success import LaunchCounts, LaunchGroup, Outcomes, launch_priors
+from omnipilot_slurm.decide.wait_history import WaitGroup, WaitHistory, WaitSample, queue_waits
 from omnipilot_slurm.records import Mode, Reason, Verdict, Workload
 from omnipilot_slurm.site_settings import MessageSettings
 
@@ -393,3 +394,40 @@ def test_no_line_is_endless_and_there_are_five_at_most(text: str, done: Verdict)
     said: Any = explain.lines(finding, done, model="m", url=None)
     assert 1 < len(said) <= 5
     assert all(len(line) <= len("omnipilot: ") + 320 for line in said)
+
+
+def test_pipelines_and_replicas_are_part_of_an_arm() -> None:
+    serve = f"{LLAMA_8B} --pipeline-parallel-size 2 --data-parallel-size 2"
+    decision = ask(script("gpu:h200:4", serve), where(), partition="h200")
+    assert decision.finding.asked is not None
+    assert figures.described(decision.finding.asked) == "4x H200-SXM5-141GB, TP 1 PP 2 DP 2"
+
+
+def test_nodes_that_are_free_now_make_nobody_wait() -> None:
+    free = FreeNodes(n_nodes=1, gpus={"a100-80": 4}, cpus=64, memory_mib=1_024_000)
+    parts = tuple(
+        replace(part, shapes=(replace(part.shapes[0], free=(free,)),))
+        if part.name == "a100-80"
+        else part
+        for part in (partition(name) for name in NODES)
+    )
+    live = site(snapshot=Snapshot(partitions=parts, taken_at=1.0))
+    decision = ask(script("gpu:a100:1", LLAMA_70B), replace(live, predictor=Rates(SAME)))
+    assert told(decision)[2].endswith("chance of a start 96 % (n = 0, assumed), free now")
+
+
+def test_wait_known_from_the_sites_own_jobs_shows_how_many() -> None:
+    waits = WaitHistory(by_group={WaitGroup("a100-80", 2, "a100-80"): WaitSample(9, 1.0, (1.0,))})
+    known = replace(where(), waits=queue_waits(site().waits.of_all.assumed, waits))
+    assert ", n = 9)" in told(ask(script("gpu:a100:1", LLAMA_70B), known))[2]
+
+
+def test_arm_of_which_nothing_was_worked_out_has_no_figures() -> None:
+    decision = ask(script("gpu:a100:1", LLAMA_70B), where())
+    assert decision.finding.asked is not None
+    bare = replace(
+        decision.finding.asked, report=replace(decision.finding.asked.report, memory=None)
+    )
+    said = (figures.delivery(bare), figures.launch(bare), figures.wait(bare))
+    assert said == ("", "", "")
+    assert figures.rate_and_price(bare) == " at $1.50/h"
