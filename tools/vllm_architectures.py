@@ -5,12 +5,14 @@
 In: a folder with the unpacked Python sources of one vLLM version a folder, as for
 vllm_options.py. Out: the module, on standard output. Nothing of vLLM is imported: the registry and
 the model classes are read as syntax trees. A class counts as without pipeline parallelism only
-where it and all its bases were found and none says SupportsPP.
+where it and all its bases were found and none says SupportsPP; before that interface, where the
+configuration's list of names lacks it.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -33,6 +35,7 @@ _SKIPPED = (
 )
 #: before it, pipeline parallelism was a list of names in the configuration, not an interface
 _FIRST_WITH_INTERFACE = VERSIONS.index("0.6.3.post1")
+_LISTED = re.compile(r"_PP_SUPPORTED_MODELS = (\[.*?\])", re.DOTALL)
 #: bases that are not models of their own and settle nothing
 _ROOTS = {"Module", "Protocol", "ABC", "Generic", "object", "PreTrainedModel"}
 HEADER = '''\
@@ -126,6 +129,12 @@ def _local(module: str) -> str:
     return module.removeprefix("vllm.model_executor.models.")
 
 
+def listed_pp(wheel: Path) -> set[str]:
+    """Return the architectures that an old version's configuration lets be split into stages."""
+    found = _LISTED.search((wheel / "vllm" / "config.py").read_text("utf-8"))
+    return set() if found is None else set(ast.literal_eval(found[1]))
+
+
 def ranges(positions: list[int]) -> str:
     """Return positions as options.py writes versions ("0-3,7-"); "-" for none."""
     runs: list[list[int]] = []
@@ -147,9 +156,11 @@ def main(wheels: Path) -> None:
     for position, version in enumerate(VERSIONS):
         folder = wheels / version / "vllm" / "model_executor" / "models"
         sources = Sources(folder)
+        listed = listed_pp(wheels / version) if position < _FIRST_WITH_INTERFACE else None
         for name, (module, cls) in registered(folder).items():
             known[name].append(position)
-            if position >= _FIRST_WITH_INTERFACE and supports_pp(sources, module, cls) is False:
+            lacks = name not in listed if listed else supports_pp(sources, module, cls) is False
+            if lacks:
                 without_pp[name].append(position)
     rows = [(name, ranges(known[name]), ranges(without_pp[name])) for name in sorted(known)]
     print(HEADER, end="")

@@ -77,7 +77,8 @@ _DROPPED = frozenset(
     {"nvidia", "tesla", "geforce", "amd", "intel", "instinct", "gpu", "rtx", "graphics", "hbm",
      "hbm2", "hbm2e", "hbm3", "hbm3e", "core", "tensor"}
 )  # fmt: skip
-_MEMORY = re.compile(r"(\d+)(g|gb|gib)")
+_MEMORY = re.compile(r"(\d+)(gib|gb|g)")
+_SIZE = re.compile(r"\d+g")
 _SLICE = re.compile(r"\d+g\.\d+gb|\bmig\b", re.IGNORECASE)
 
 
@@ -93,17 +94,32 @@ class GpuTable:
 
         Raises: CatalogError for a name that no card has, several share, or a MIG slice.
         """
+        found = self.meant(name, mem_gb=mem_gb)
+        if len(found) == 1:
+            return found[0]
+        raise self._unknown(name, tuple(card.id for card in found))
+
+    def meant(self, name: str, *, mem_gb: float | None = None) -> tuple[GpuFacts, ...]:
+        """Return the cards that a name may mean, none where it is no card's.
+
+        Raises: CatalogError for a MIG slice.
+        """
         if _SLICE.search(name):
             raise CatalogError(
                 f"gpu {name!r} is a MIG slice, which is no whole card",
                 hint="map it to a card of its own in cluster.gpu_map and gpus.yaml",
             )
-        ids = self._by_words.get(_words(name), ())
-        if mem_gb is not None:
-            ids = tuple(i for i in ids if _near_size(self.gpus[i].mem_gib, mem_gb))
-        if len(ids) == 1:
-            return self.gpus[ids[0]]
-        raise self._unknown(name, ids)
+        words = _words(name)
+        found = self._of_size(self._by_words.get(words, ()), mem_gb)
+        sizes = [word for word in words if _SIZE.fullmatch(word)]
+        if not found and len(sizes) == 1:
+            unsized = self._by_words.get(words - {sizes[0]}, ())
+            found = self._of_size(unsized, float(sizes[0].removesuffix("g")))
+        return found
+
+    def _of_size(self, ids: Sequence[str], sold_gb: float | None) -> tuple[GpuFacts, ...]:
+        cards = (self.gpus[gpu_id] for gpu_id in ids)
+        return tuple(c for c in cards if sold_gb is None or _near_size(c.mem_gib, sold_gb))
 
     def _unknown(self, name: str, ids: tuple[str, ...]) -> CatalogError:
         if ids:
@@ -132,6 +148,7 @@ def _words(name: str) -> frozenset[str]:
     spelled = re.sub(r"(?<=\d)-(?=(gb|gib)\b)", "", spelled)
     spelled = re.sub(r"\b(rtx|gtx|quadro|pro)(?=(a\d|\d|pro))", r"\1-", spelled)
     spelled = re.sub(r"(?<=\d{4})-(?=(ti|d)\b)", "", spelled)
+    spelled = re.sub(r"(?<=\d{4})(?=super\b)", "-", spelled)
     raw = spelled.split("-")
     words = {re.sub(r"^sxm\d$", "sxm", word) for word in raw if word} - _DROPPED
     return frozenset(_MEMORY.sub(r"\1g", word) for word in words)

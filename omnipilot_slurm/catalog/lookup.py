@@ -67,7 +67,7 @@ class Catalog:
             self._by_words[parsed.words].append((parsed, model_id))
         self._orgs = {name.org for pairs in self._by_words.values() for name, _ in pairs}
         self._plainest = [
-            (frozenset(words), min(_plainness(pair) for pair in pairs))
+            (words, frozenset(words), min(_plainness(pair) for pair in pairs))
             for words, pairs in self._by_words.items()
         ]
 
@@ -95,6 +95,13 @@ class Catalog:
         Raises: CatalogError for a name that no card has, several share, or a MIG slice.
         """
         return self._gpus.find(name, mem_gb=mem_gb)
+
+    def gpus_meant(self, name: str) -> tuple[GpuFacts, ...]:
+        """Return the GPUs that a name may mean, several where it leaves the memory open.
+
+        Raises: CatalogError for a MIG slice.
+        """
+        return self._gpus.meant(name)
 
     def model(self, name: str) -> Match:
         """Return the model that a name or a path means.
@@ -214,8 +221,8 @@ class Catalog:
         wanted, first = frozenset(asked.words), asked.words[:1]
         scored = [
             (-len(shared), len(words) - len(shared), plainness)
-            for words, plainness in self._plainest
-            if len(shared := wanted & words) > 1 or (shared and words.issuperset(first))
+            for ordered, words, plainness in self._plainest
+            if len(shared := wanted & words) > 1 or (shared and ordered[:1] == first)
         ]
         return tuple(plainness[-1] for _, _, plainness in heapq.nsmallest(_N_NEAR, scored))
 

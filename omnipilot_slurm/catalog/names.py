@@ -16,7 +16,7 @@ from omnipilot_slurm.facts import Quantization
 _VARIANTS = frozenset({"instruct", "chat", "it", "pt", "base", "hf"})
 #: words that say how weights are stored
 _STORAGE = re.compile(
-    r"(fp|nvfp|mxfp|int|bf)(4|8|16)|awq|gptq|bnb|[48]bit|w\d+a\d+|dynamic|block|quantized|autoround"
+    r"(fp|nvfp|mxfp|int|bf)(4|8|16)(a16)?|awq|gptq|bnb|[48]bit|w\d+a\d+|dynamic|block|quantized|autoround"
 )
 _HUB_FOLDER = re.compile(r"(?:^|/)models--(?P<org>[^/]+?)--(?P<name>[^/]+)(?:/|$)")
 _SIZE = re.compile(r"\d+(\.\d+)?[bm]")
@@ -108,7 +108,7 @@ def storage_of(name: ModelName) -> Quantization | str | None:
         return Quantization(method="bitsandbytes", bits=4, scheme="nf4", group_size=64)
     if words in ({"nvfp4"}, {"fp4"}) and org == "nvidia":
         return Quantization(method="modelopt_fp4", bits=4, scheme="nvfp4", group_size=16)
-    if words == {"nvfp4"} and org in _COMPRESSED:
+    if words in ({"nvfp4"}, {"nvfp4a16"}) and org in _COMPRESSED:
         return Quantization(method="compressed-tensors", bits=4, scheme="nvfp4", group_size=16)
     found = _COMPRESSED_SCHEMES.get(next(iter(words))) if len(words) == 1 else None
     if found is not None:

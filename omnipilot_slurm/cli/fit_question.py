@@ -143,14 +143,11 @@ class Reader:
     def _of_launch(
         self, launch: Launch, version: str | None, held: Held, *, guessed: bool
     ) -> Asked:
-        """Return one server's question; a GRES type that names no one card leaves the card open."""
+        """Return one server's question; a GRES type that is no card's leaves the card open."""
         said = []
-        if guessed and held.gpu:
-            try:
-                self._catalog.gpu(held.gpu)
-            except CatalogError as error:
-                said.append(f"{error}; give --gpu")
-                held = replace(held, gpu=None)
+        if guessed and held.gpu and not self._is_card(held.gpu):
+            said.append(f"the GPUs {held.gpu!r} are no card that is known; give --gpu")
+            held = replace(held, gpu=None)
         engine = replace(launch.engine, vllm_version=version or launch.engine.vllm_version)
         told = [
             Told(outcome("options", CheckKind.FLAG, Starts.FAILS, text), "")
@@ -163,7 +160,7 @@ class Reader:
         said: list[str] = []
         engine = self._versioned(engine, held.partition, said)
         model = self._model(engine.model, held, said)
-        gpu = self._gpu(held.gpu, said)
+        gpu, either = self._gpu(held.gpu, said)
         per_node = None if held.n_gpus is None else held.n_gpus // held.n_nodes
         if per_node == 0:
             raise UsageError(f"--gpus must be at least --nodes, was {held.n_gpus}")
@@ -173,10 +170,11 @@ class Reader:
                 gpu=gpu,
                 engine=engine,
                 place=Place(n_gpus=per_node, gpus_per_node=per_node, n_nodes=held.n_nodes),
+                either=either,
                 cards=self._cluster.cards,
                 siblings=() if model is None else self._catalog.siblings(model.id),
                 heads=held.heads,
-                capability=_capability(held.capability),
+                capability=_capability(held.capability) or _shared_capability(either),
                 told=tuple(told),
             ),
             said=tuple(said),
@@ -207,17 +205,37 @@ class Reader:
             said.append(match.said)
         return match.facts
 
-    def _gpu(self, name: str | None, said: list[str]) -> GpuFacts | None:
-        """Return the card, of a pair `X + Y` what both have."""
+    def _gpu(
+        self, name: str | None, said: list[str]
+    ) -> tuple[GpuFacts | None, tuple[GpuFacts, ...]]:
+        """Return the card, of a pair `X + Y` what both have; or the cards that a name may mean."""
         if name is None:
-            return None
-        cards = [self._catalog.gpu(part.strip()) for part in name.split("+")]
-        if len(cards) == 1:
-            return cards[0]
-        if len(cards) > 2:  # noqa: PLR2004 (a pair)
+            return None, ()
+        parts = [part.strip() for part in name.split("+")]
+        if len(parts) > 2:  # noqa: PLR2004 (a pair)
             raise UsageError(f"--gpu must be one card or a pair X + Y, was {name!r}")
+        if len(parts) == 1:
+            either = self._catalog.gpus_meant(name)
+            if len(either) <= 1:
+                return self._catalog.gpu(name), ()
+            ids = " or ".join(card.id for card in either)
+            said.append(f"{name} may be {ids}: only what holds for each is decided")
+            return None, either
         said.append(f"{name}: the weaker card decides")
-        return weaker(*cards)
+        return weaker(*map(self._catalog.gpu, parts)), ()
+
+    def _is_card(self, name: str) -> bool:
+        try:
+            return bool(self._catalog.gpus_meant(name))
+        except CatalogError:
+            return False
+
+
+def _shared_capability(cards: Sequence[GpuFacts]) -> int | None:
+    """Return the capability that all of some cards have, as 80 for 8.0."""
+    found = {card.capability for card in cards}
+    capability = found.pop() if len(found) == 1 else None
+    return None if capability is None else 10 * capability[0] + capability[1]
 
 
 def _told(problem: Problem) -> Told:

@@ -47,7 +47,9 @@ def as_text(
 
 def _asked(question: Question) -> str:
     model = question.model.id if question.model else "a model that is not known"
-    gpu = question.gpu.name if question.gpu else "any card"
+    gpu = "any card" if question.gpu is None else question.gpu.name
+    if question.either:
+        gpu = " or ".join(card.name for card in question.either)
     engine = question.engine
     split = f"TP {engine.tensor_parallel}"
     if engine.pipeline_parallel > 1:

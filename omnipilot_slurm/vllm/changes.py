@@ -218,6 +218,7 @@ def _other_cards(search: Search) -> Iterator[Change]:
     """Yield the smallest cards on which the same command starts."""
     gpu, found = search.question.gpu, 0
     if gpu is None:
+        yield from _which_card(search)
         return
     larger = search.faults <= MEMORY
     offered = {(gpu.mem_gib, gpu.capability), (gpu.mem_gib, None)}
@@ -233,6 +234,15 @@ def _other_cards(search: Search) -> Iterator[Change]:
             offered.add(alike)
             found += 1
         if found == _N_CARDS:
+            return
+
+
+def _which_card(search: Search) -> Iterator[Change]:
+    """Yield the smallest of the cards that a name may mean on which the server starts."""
+    for card in sorted(search.question.either, key=_memory):
+        changed = replace(search.question, gpu=card, either=())
+        if judge(changed, search.coefficients).verdict is Starts.STARTS:
+            yield search.change(changed, "gpu", card.id)
             return
 
 

@@ -41,6 +41,7 @@ ERAS = (
     Era("fused", "V1", since("0.21.0") & before("0.28.0")),
     Era("second", "V1", since("0.28.0")),
 )
+VERSIONS_OF = {era.name: era.versions for era in ERAS}
 
 
 @lru_cache(maxsize=1)

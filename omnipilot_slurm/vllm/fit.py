@@ -1,8 +1,8 @@
 """Does it fit: one question about a server, answered with or without a card, a model, a catalog.
 
 In: a `Question`. Out: a LaunchReport. Called by `omnipilot fit`, by the search for smallest
-changes and by the benchmark of launches. Where no card is named, "starts" means that it starts on
-every card that the question brings along, "fails" that it fails on each.
+changes and by the benchmark of launches. Where no one card is named, "starts" means that it starts
+on every card that the question brings along, "fails" that it fails on each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Starts
+from omnipilot_slurm.vllm.checks.card import card_check
 from omnipilot_slurm.vllm.checks.outcome import outcome
 from omnipilot_slurm.vllm.checks.parallel import heads_check
 from omnipilot_slurm.vllm.checks.placement import placement_checks
@@ -22,6 +23,8 @@ from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.report import CheckKind, LaunchReport
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
     from omnipilot_slurm.records import EngineArgs
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
@@ -45,15 +48,17 @@ class Told(NamedTuple):
 class Question:
     """Which server on which card; None: not known.
 
-    `cards` are those to choose from, `siblings` files of the same model that keep its weights
-    otherwise. `heads` and `capability` (80 for 8.0) stand in for a model or card that is not known.
-    `told` is what reading the command line found.
+    `either` are the cards that a name may mean, where it means no one; `cards` are those to choose
+    from, `siblings` files of the same model that keep its weights otherwise. `heads` and
+    `capability` (80 for 8.0) stand in for a model or card that is not known. `told` is what reading
+    the command line found.
     """
 
     model: ModelFacts | None
     gpu: GpuFacts | None
     engine: EngineArgs
     place: Place
+    either: tuple[GpuFacts, ...] = ()
     cards: tuple[GpuFacts, ...] = ()
     siblings: tuple[ModelFacts, ...] = ()
     heads: int | None = None
@@ -128,13 +133,15 @@ def _on_every_card(
     question: Question, model: ModelFacts, report: LaunchReport, coefficients: StartupCoefficients
 ) -> LaunchReport:
     """Return a report that holds whichever of the cards it is."""
-    cards = [card for card in question.cards if _may_be(card, question.capability)]
+    cards = question.either or _any_card(question)
     reports = [_assessed(question, model, card, coefficients) for card in cards]
     states = [found.verdict for found in reports]
     verdict = states[0] if len(set(states)) == 1 else Starts.UNSURE
     n_starts = states.count(Starts.STARTS)
     p_starts = n_starts + sum(found.p_starts or 0.0 for found in reports)
     text = f"no card is named: starts on {n_starts} of {len(cards)} from {_LEAST_MEM_GIB:g} GiB on"
+    if question.either:
+        text = _which(cards, reports)
     card = outcome("card", CheckKind.MEMORY, verdict, text)
     return replace(
         report,
@@ -142,6 +149,22 @@ def _on_every_card(
         checks=(*report.checks, card),
         p_starts=p_starts / len(cards) if verdict is Starts.UNSURE and cards else None,
     )
+
+
+def _which(cards: Sequence[GpuFacts], reports: Sequence[LaunchReport]) -> str:
+    """Return on which of the cards that a name may mean it starts, and what stops it on another."""
+    judged = list(zip(cards, reports, strict=True))
+    starting = [card.id for card, report in judged if report.verdict is Starts.STARTS]
+    text = f"starts on {' and '.join(starting) or 'none of them'}"
+    for card, report in judged:
+        if report.verdict is not Starts.STARTS:
+            (stopping, *_) = [check for check in report.checks if check.ok is report.verdict]
+            return f"{text}; on {card.id}: {stopping.detail.text}"
+    return text
+
+
+def _any_card(question: Question) -> tuple[GpuFacts, ...]:
+    return tuple(card for card in question.cards if _may_be(card, question.capability))
 
 
 def _may_be(card: GpuFacts, capability: int | None) -> bool:
@@ -158,7 +181,9 @@ def _without_model(question: Question) -> LaunchReport:
     if question.gpu is not None and question.gpu.capability is not None:
         capability = 10 * question.gpu.capability[0] + question.gpu.capability[1]
     here = in_question(engine.vllm_version, None)
+    card = card_check(capability, here)
     checks = [
+        *([] if card is None else [card]),
         *([] if question.heads is None else [heads_check(question.heads, engine.tensor_parallel)]),
         *placement_checks(engine, question.place, here),
         *method_checks(engine.quantization, None, capability, here),

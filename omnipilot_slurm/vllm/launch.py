@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Interval, Starts
+from omnipilot_slurm.vllm.checks.card import card_check
+from omnipilot_slurm.vllm.checks.combined import combined, p_cleared
 from omnipilot_slurm.vllm.checks.features import feature_checks
 from omnipilot_slurm.vllm.checks.lengths import length_checks
 from omnipilot_slurm.vllm.checks.memory import (
@@ -74,14 +76,14 @@ def assess(
         *placement_checks(engine, place, here),
     ]
     if gpu is None:
-        return _report(doubt_unseen(checks, engine.unknown), None, None)
+        return _report(doubt_unseen(checks, engine.unknown), here, None, None)
     memory = memory_of(model, gpu, engine, coefficients)
     checks += memory_checks(model, gpu, engine, memory, coefficients.context_gib)
     if place.shared:
         checks.append(shared_check(memory.eras[-1].engine.utilization))
     limit = length_limit(model, engine, checks)
     longest = safe_length(model, gpu, engine, coefficients, memory=memory, limit=limit)
-    return _report(doubt_unseen(checks, engine.unknown), memory, longest)
+    return _report(doubt_unseen(checks, engine.unknown), here, memory, longest)
 
 
 @lru_cache(maxsize=1024)
@@ -90,7 +92,9 @@ def _model_checks(
 ) -> tuple[Check, ...]:
     """Return the checks that no GPU count and no memory decides: alike for many arms."""
     here = in_question(engine.vllm_version, model.architecture)
+    card = card_check(capability, here)
     return (
+        *([] if card is None else [card]),
         *parallel_checks(model, engine),
         *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
         *quantization_checks(model, engine, capability, here),
@@ -129,7 +133,10 @@ def _load_peak(model: ModelFacts, engine: EngineArgs, weights: Interval) -> floa
     ).mid
 
 
-def _report(checks: Sequence[Check], memory: Memory | None, longest: int | None) -> LaunchReport:
+def _report(
+    found: Sequence[Check], here: int, memory: Memory | None, longest: int | None
+) -> LaunchReport:
+    checks = combined(found, here)
     states = {check.ok for check in checks}
     verdict = Starts.STARTS
     if Starts.FAILS in states:
@@ -143,7 +150,7 @@ def _report(checks: Sequence[Check], memory: Memory | None, longest: int | None)
         memory=None if memory is None else memory.plan,
         max_model_len_that_fits=longest,
         n_full_requests=_full_requests(eras) if eras else None,
-        p_starts=_p_starts(checks, eras) if verdict is Starts.UNSURE else None,
+        p_starts=_p_starts(checks, eras, here) if verdict is Starts.UNSURE else None,
     )
 
 
@@ -156,10 +163,11 @@ def _full_requests(eras: Sequence[Left]) -> Interval:
     return Interval(lo=max(lo, 0.0), mid=max(mid, 0.0), hi=max(hi, 0.0))
 
 
-def _p_starts(checks: Sequence[Check], eras: Sequence[Left]) -> float:
-    """Return the probability behind "unsure": a cache that may fit, halves for the rest."""
+def _p_starts(checks: Sequence[Check], eras: Sequence[Left], here: int) -> float:
+    """Return the probability behind "unsure": of a cache that may fit, times that of the rest."""
     p = 1.0
     for check in checks:
         if check.ok is Starts.UNSURE:
-            p *= p_cache(eras) if check.id == "kv_cache" and eras else 1 / 2
+            is_cache = check.id == "kv_cache" and eras
+            p *= p_cache(eras) if is_cache else p_cleared(check, here)
     return p if eras else 1 / 2

@@ -43,12 +43,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One start-up check: its stable id, what it is about, its outcome, its arithmetic."""
+    """One start-up check: its stable id, what it is about, its outcome, its arithmetic.
+
+    `refused_in` has a bit for each version in which it is known to fail, where versions differ.
+    """
 
     id: str
     kind: CheckKind
     ok: Starts
     detail: Reason
+    refused_in: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
-from omnipilot_slurm.vllm.checks.outcome import fails_if, fails_in, outcome
+from omnipilot_slurm.vllm.checks.outcome import by_version, fails_if, fails_in, outcome
 from omnipilot_slurm.vllm.eras import registered, without_pipelines
 from omnipilot_slurm.vllm.grammar import EVERY, before
 from omnipilot_slurm.vllm.report import CheckKind
@@ -34,7 +34,7 @@ def feature_checks(
     if engine.pipeline_parallel > 1:
         lacking = without_pipelines(model.architecture)
         text = f"pipeline parallelism of {model.architecture or 'the model'}"
-        yield outcome("pipeline", CheckKind.FEATURE, fails_in(lacking, here), text)
+        yield by_version("pipeline", CheckKind.FEATURE, lacking, here, text)
     if engine.expert_parallel:
         text = "expert parallelism: "
         text += (
@@ -51,7 +51,8 @@ def _architecture(architecture: str, here: int) -> Iterator[Check]:
     if not lacking & here:
         return
     text = f"{architecture} has no class of its own in this vLLM version"
-    state = fails_in(lacking & _NO_TRANSFORMERS, here)
+    refusing = lacking & _NO_TRANSFORMERS & here
+    state = fails_in(refusing, here)
     if state is Starts.STARTS:
         state, text = Starts.UNSURE, f"{text}; Transformers may run it"
-    yield outcome("architecture", CheckKind.FEATURE, state, text)
+    yield outcome("architecture", CheckKind.FEATURE, state, text, refusing)

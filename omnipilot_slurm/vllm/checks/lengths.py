@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
-from omnipilot_slurm.vllm.checks.outcome import fails_if, fails_in, outcome
+from omnipilot_slurm.vllm.checks.outcome import by_version, fails_if, outcome
 from omnipilot_slurm.vllm.grammar import before, since
 from omnipilot_slurm.vllm.report import CheckKind
 
@@ -79,7 +79,6 @@ def _unchunked_in(engine: EngineArgs, length: int) -> int:
 
 def _unchunked(batched: int, length: int, refusing: int, here: int) -> Check:
     text = f"max_num_batched_tokens {batched} must hold max_model_len {length}"
-    state = Starts.STARTS if batched >= length else fails_in(refusing, here)
-    return outcome(
-        "batched_tokens", CheckKind.LENGTH, state, f"{text} where prefill is not chunked"
-    )
+    text = f"{text} where prefill is not chunked"
+    refusing = refusing if batched < length else 0
+    return by_version("batched_tokens", CheckKind.LENGTH, refusing, here, text)

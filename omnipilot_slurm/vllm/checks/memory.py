@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
-from omnipilot_slurm.vllm.checks.outcome import fails_in, outcome
+from omnipilot_slurm.vllm.checks.outcome import by_version, outcome
+from omnipilot_slurm.vllm.eras import VERSIONS_OF
 from omnipilot_slurm.vllm.grammar import since
 from omnipilot_slurm.vllm.report import CheckKind
 
@@ -46,8 +47,8 @@ def weights_check(plan: MemoryPlan, load_peak_gib: float) -> Check:
 
 def cache_check(plan: MemoryPlan, eras: Sequence[Left], length: int) -> Check:
     """Return whether one request of full length fits what is left for the cache."""
-    states = {cache_state(left) for left in eras}
-    state = states.pop() if len(states) == 1 else Starts.UNSURE
+    states = [cache_state(left) for left in eras]
+    state = states[0] if len(set(states)) == 1 else Starts.UNSURE
     need = "the context is what fits"
     if length:
         need = f"one request of {length} tokens needs {plan.kv_need.mid:.2f} GiB"
@@ -56,7 +57,19 @@ def cache_check(plan: MemoryPlan, eras: Sequence[Left], length: int) -> Check:
         f" {plan.activation.mid:.1f} of activations and {plan.non_torch.mid:.1f} of the rest"
         f" leave {_room(plan.kv)} for the cache; {need}"
     )
-    return outcome("kv_cache", CheckKind.MEMORY, state, text)
+    refused_in = _failing(eras, states) if state is Starts.UNSURE else 0
+    return outcome("kv_cache", CheckKind.MEMORY, state, text, refused_in)
+
+
+def _failing(eras: Sequence[Left], states: Sequence[Starts]) -> int:
+    """Return the bits of the versions in which every era that they may belong to fails."""
+    failing = passing = 0
+    for left, state in zip(eras, states, strict=True):
+        if state is Starts.FAILS:
+            failing |= VERSIONS_OF[left.engine.era]
+        else:
+            passing |= VERSIONS_OF[left.engine.era]
+    return failing & ~passing
 
 
 def _room(kv: Interval) -> str:
@@ -109,10 +122,11 @@ def free_memory_check(
         f"utilization {utilization:g} asks for {total.mid * utilization:.2f} GiB,"
         f" {total.mid - context.mid:.2f} of {total.mid:.2f} are free beside the CUDA context"
     )
-    state = fails_in(_COMPARES_FREE_MEMORY, here)
-    if state is Starts.FAILS and total.mid * (1 - utilization) >= context.lo:
-        state = Starts.UNSURE
-    return outcome("free_memory", CheckKind.MEMORY, state, text)
+    refused = _COMPARES_FREE_MEMORY & here
+    if total.mid * (1 - utilization) >= context.lo:
+        state = Starts.UNSURE if refused else Starts.STARTS
+        return outcome("free_memory", CheckKind.MEMORY, state, text)
+    return by_version("free_memory", CheckKind.MEMORY, refused, here, text)
 
 
 def vendor_check(gpu: GpuFacts) -> Check | None:

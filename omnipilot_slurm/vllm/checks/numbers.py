@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
-from omnipilot_slurm.vllm.checks.outcome import fails_in, outcome
-from omnipilot_slurm.vllm.grammar import EVERY, before
+from omnipilot_slurm.vllm.checks.outcome import by_version, outcome
+from omnipilot_slurm.vllm.grammar import EVERY, before, since
 from omnipilot_slurm.vllm.report import CheckKind
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _HOPPER = 90
 _BLACKWELL = 100
 #: from then on `--dtype auto` falls back to float16 where the card has no bfloat16
 _NO_FALLBACK = before("0.9.0")
+#: V0 stores any 8-bit cache on Ampere, and V1 falls back to it; 0.11.0 has neither V0 nor another
+_STORES = before("0.11.0")
+_STORES_NOT = since("0.11.0") & before("0.11.1")
 
 
 def number_checks(
@@ -38,7 +41,7 @@ def number_checks(
     if dtype == "bfloat16":
         yield _bfloat16(engine, capability, here)
     if engine.kv_cache_dtype not in {"auto", "bfloat16", "float16", "half"}:
-        yield _cache(engine.kv_cache_dtype, capability)
+        yield _cache(model, engine, capability, here)
 
 
 def _bfloat16(engine: EngineArgs, capability: int, here: int) -> Check:
@@ -48,20 +51,25 @@ def _bfloat16(engine: EngineArgs, capability: int, here: int) -> Check:
     if capability >= _AMPERE:
         return outcome("dtype", CheckKind.CAPABILITY, Starts.STARTS, text)
     asked = engine.dtype == "bfloat16"
-    state = fails_in(EVERY if asked else _NO_FALLBACK, here)
     if not asked:
         text += "; --dtype auto falls back to float16 from vLLM 0.9.0"
-    return outcome("dtype", CheckKind.CAPABILITY, state, text)
+    refusing = EVERY if asked else _NO_FALLBACK
+    return by_version("dtype", CheckKind.CAPABILITY, refusing, here, text)
 
 
-def _cache(kv_cache_dtype: str, capability: int) -> Check:
+def _cache(model: ModelFacts, engine: EngineArgs, capability: int, here: int) -> Check:
+    kv_cache_dtype = engine.kv_cache_dtype
     text = f"a cache of {kv_cache_dtype} at compute capability {capability // 10}.{capability % 10}"
     runs = capability >= _ADA
     if kv_cache_dtype == "fp8_e5m2":
         runs = _ADA <= capability < _HOPPER
     if kv_cache_dtype == "nvfp4":
         runs = capability >= _BLACKWELL
+    refused = 0
+    if kv_cache_dtype.startswith("fp8") and _AMPERE <= capability < _ADA and model.mla is None:
+        runs = not here & ~_STORES and not engine.v1
+        refused = _STORES_NOT & here
     if not runs:
         text += " depends on vLLM's version and attention backend"
     state = Starts.STARTS if runs else Starts.UNSURE
-    return outcome("kv_cache_dtype", CheckKind.CAPABILITY, state, text)
+    return outcome("kv_cache_dtype", CheckKind.CAPABILITY, state, text, refused)

@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from omnipilot_slurm.vllm.report import CheckKind
 
 
-def outcome(check_id: str, kind: CheckKind, state: Starts, text: str) -> Check:
+def outcome(check_id: str, kind: CheckKind, state: Starts, text: str, refused_in: int = 0) -> Check:
     """Return a check with its arithmetic in one line."""
-    return Check(id=check_id, kind=kind, ok=state, detail=Reason(code=check_id, text=text))
+    detail = Reason(code=check_id, text=text)
+    return Check(id=check_id, kind=kind, ok=state, detail=detail, refused_in=refused_in)
+
+
+def by_version(check_id: str, kind: CheckKind, refusing: int, here: int, text: str) -> Check:
+    """Return a check that fails in the versions `refusing`; `here` are those in question."""
+    return outcome(check_id, kind, fails_in(refusing, here), text, refusing & here)
 
 
 def fails_if(*, condition: bool) -> Starts:

@@ -63,4 +63,4 @@ def _across_nodes(engine: EngineArgs, world: int, visible: int, here: int) -> Ch
     if state is Starts.STARTS:
         state = Starts.UNSURE
     text += ": needs --nnodes, or a Ray cluster and --distributed-executor-backend ray"
-    return outcome("node_gpus", CheckKind.WORLD_SIZE, state, text)
+    return outcome("node_gpus", CheckKind.WORLD_SIZE, state, text, refusing & here)

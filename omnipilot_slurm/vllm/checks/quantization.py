@@ -20,7 +20,7 @@ from omnipilot_slurm.vllm.checks.methods import (
     least_capability,
     refusing_capability,
 )
-from omnipilot_slurm.vllm.checks.outcome import fails_if, fails_in, outcome
+from omnipilot_slurm.vllm.checks.outcome import by_version, fails_if, fails_in, outcome
 from omnipilot_slurm.vllm.checks.parallel import sharded_widths
 from omnipilot_slurm.vllm.grammar import EVERY, before, since
 from omnipilot_slurm.vllm.report import CheckKind
@@ -126,25 +126,26 @@ def method_checks(
 
 
 def _known(method: str, here: int) -> Check:
-    state = fails_in(EVERY & ~has_method(method), here)
+    refusing = EVERY & ~has_method(method)
+    state = fails_in(refusing, here)
     text = f"quantization {method}"
     if method not in METHODS:
         state, text = Starts.UNSURE, f"{text} is not a method of any version known here"
     elif state is not Starts.STARTS:
         text += " is missing" if state is Starts.FAILS else " is missing in some"
         text += " of the versions in question"
-    return outcome("quantization_method", CheckKind.FLAG, state, text)
+    return outcome("quantization_method", CheckKind.FLAG, state, text, refusing & here)
 
 
 def _capable(method: str, scheme: str | None, capability: int, here: int) -> Check:
     least, most = least_capability(method, scheme)
-    state = fails_in(refusing_capability(method, scheme, capability), here)
+    refusing = refusing_capability(method, scheme, capability)
     needs = (
         _dotted(least) if least == most else f"{_dotted(least)} ({_dotted(most)} in some versions)"
     )
     named = f"{method} {scheme}" if method == "compressed-tensors" and scheme else method
     text = f"{named} needs compute capability {needs}, the card has {_dotted(capability)}"
-    return outcome("quantization_capability", CheckKind.CAPABILITY, state, text)
+    return by_version("quantization_capability", CheckKind.CAPABILITY, refusing, here, text)
 
 
 def _dotted(capability: int) -> str:
@@ -153,9 +154,8 @@ def _dotted(capability: int) -> str:
 
 def _activations(method: str, engine: EngineArgs, here: int) -> Iterator[Check]:
     if method in _HALF_ONLY and engine.dtype in _BFLOAT16 and engine.quantization == method:
-        state = fails_in(_HALF_ONLY[method], here)
         text = f"{method} kernels take float16, --dtype is {engine.dtype}"
-        yield outcome("quantization_dtype", CheckKind.FLAG, state, text)
+        yield by_version("quantization_dtype", CheckKind.FLAG, _HALF_ONLY[method], here, text)
     if method == "mxfp4" and engine.dtype in _HALF:
         text = f"mxfp4 takes bfloat16, --dtype is {engine.dtype}"
         yield outcome("quantization_dtype", CheckKind.FLAG, Starts.FAILS, text)
@@ -200,8 +200,8 @@ def _blocks(
             f"{name} {width} / TP {tensor_parallel} = {shard} is "
             f"{'not ' if rest else ''}a multiple of the {block_out} x {block_in} block"
         )
-        state = fails_in(refusing, here) if rest else Starts.STARTS
-        yield outcome("quantization_block", CheckKind.DIVISIBILITY, state, text)
+        refusing = refusing if rest else 0
+        yield by_version("quantization_block", CheckKind.DIVISIBILITY, refusing, here, text)
 
 
 def _takes_marlin(engine: EngineArgs, capability: int | None) -> bool:
@@ -216,5 +216,5 @@ def _tiles(model: ModelFacts, engine: EngineArgs, here: int) -> Iterator[Check]:
         if shard % _TILE:
             cut = f"{name} {width} / TP {engine.tensor_parallel} = {shard}"
             text = f"{cut} is not a multiple of the {_TILE} that Marlin takes"
-            state = fails_in(_NO_FALLBACK, here)
-            yield outcome("quantization_tile", CheckKind.DIVISIBILITY, state, text)
+            kind = CheckKind.DIVISIBILITY
+            yield by_version("quantization_tile", kind, _NO_FALLBACK, here, text)

@@ -73,4 +73,5 @@ def _doubted(check: Check, unseen: frozenset[str]) -> Check:
         return check
     names = ", ".join(sorted(unseen))
     text = f"{check.detail.text}; the script does not show {names}"
-    return replace(check, ok=Starts.UNSURE, detail=Reason(code=check.id, text=text))
+    detail = Reason(code=check.id, text=text)
+    return replace(check, ok=Starts.UNSURE, detail=detail, refused_in=0)

@@ -192,6 +192,11 @@ AWQ = Quantization(method="awq", bits=4, scheme="w4a16", group_size=None)
             "Qwen/Qwen2.5-32B-Instruct",
             Quantization(method="modelopt_fp4", bits=4, scheme="nvfp4", group_size=16),
         ),
+        (
+            "RedHatAI/Qwen3-32B-NVFP4A16",
+            "Qwen/Qwen3-32B",
+            Quantization(method="compressed-tensors", bits=4, scheme="nvfp4", group_size=16),
+        ),
         ("unsloth/DeepSeek-R1-BF16", "deepseek-ai/DeepSeek-R1", None),
     ],
 )  # fmt: skip
@@ -292,6 +297,19 @@ def test_every_name_of_a_gpu_finds_it(name, gpu):
 def test_a_slice_or_a_sites_own_word_is_no_card(name):
     with pytest.raises(CatalogError):
         CATALOG.gpu(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("RTX3090-24G", "rtx-3090"), ("RTX 3090 24 GB", "rtx-3090"), ("H100-80G", "h100"),
+        ("L4-24GiB", "l4"), ("A10-24GB", "a10"), ("V100-SXM2-32GB", "v100-32g"),
+        ("RTX 5000 16GB", "quadro-rtx-5000"), ("RTX-5000-32G", "rtx-5000-ada"),
+        ("RTX4080Super", "rtx-4080"), ("RTX 4070 Ti SUPER", "rtx-4070-ti-super"),
+    ],
+)  # fmt: skip
+def test_a_memory_size_may_stand_behind_any_card_that_is_sold_with_it(name, gpu):
+    assert CATALOG.gpu(name).id == gpu
 
 
 def test_a_name_that_several_cards_share_says_so():

@@ -152,12 +152,29 @@ def test_a_batch_script_brings_its_gpus_its_version_and_its_variables(fit, job):
     assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN lets vLLM start beyond it" in out
 
 
-def test_a_gres_type_that_names_no_one_card_leaves_the_card_open(fit, job):
+def test_of_a_gres_type_that_several_cards_share_what_holds_for_each_is_said(fit, job):
     script = job("#SBATCH --gres=gpu:a100:1", f"vllm serve {LLAMA_8B} --max-model-len 8192")
+    code, out, _ = fit(script, "--vllm-version", "0.11.0")
+    assert code == 0
+    assert " on A100-SXM4-40GB or A100-SXM4-80GB, TP 1, vLLM 0.11.0: starts\n" in out
+    assert "  a100 may be a100-40g or a100-80g: only what holds for each is decided\n" in out
+    assert "ok      card: starts on a100-40g and a100-80g\n" in out
+    assert " on A100-SXM4-80GB, TP 1" in fit(script, "--gpu", "A100-80GB")[1]
+
+
+def test_a_card_that_may_be_too_small_is_a_doubt_that_says_which(fit):
+    words = ("--model", LLAMA_8B, "--gpu", "V100", "--dtype", "half", "--max-model-len", "8192")
+    code, out, _ = fit(*words)
+    assert code == 4
+    assert "unsure  card: starts on v100-32g; on v100-16g: " in out
+    assert out.endswith("smallest changes that start:\n  the card v100-32g\n")
+
+
+def test_a_gres_type_that_is_no_card_leaves_the_card_open(fit, job):
+    script = job("#SBATCH --gres=gpu:blue:1", f"vllm serve {LLAMA_8B} --max-model-len 8192")
     _, out, _ = fit(script)
     assert " on any card, TP 1" in out
-    assert "  gpu 'a100' may be a100-40g or a100-80g; give --gpu\n" in out
-    assert " on A100-SXM4-80GB, TP 1" in fit(script, "--gpu", "A100-80GB")[1]
+    assert "  the GPUs 'blue' are no card that is known; give --gpu\n" in out
 
 
 @pytest.mark.parametrize(

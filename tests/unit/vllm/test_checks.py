@@ -270,10 +270,32 @@ def test_bfloat16_needs_a_card_that_has_it(dtype, capability, version, state):
     assert state_of("dtype", LLAMA_8B, engine, capability=capability) is state
 
 
-def test_an_8_bit_cache_on_an_older_card_is_a_doubt():
+def test_an_8_bit_cache_on_an_older_card_is_a_doubt_once_v0_is_gone():
     engine = EngineArgs(kv_cache_dtype="fp8_e5m2")
     assert state_of("kv_cache_dtype", LLAMA_8B, engine, capability=80) is UNSURE
     assert state_of("kv_cache_dtype", LLAMA_8B, engine, capability=89) is STARTS
+    old, new = (replace(engine, vllm_version=version) for version in ("0.10.2", "0.11.1"))
+    assert state_of("kv_cache_dtype", LLAMA_8B, old, capability=80) is STARTS
+    assert state_of("kv_cache_dtype", LLAMA_8B, replace(old, v1=True), capability=80) is UNSURE
+    assert state_of("kv_cache_dtype", LLAMA_8B, new, capability=80) is UNSURE
+
+
+@pytest.mark.parametrize(
+    ("capability", "version", "state"),
+    [
+        (60, None, FAILS),
+        (60, "0.6.0", FAILS),
+        (70, None, None),
+        (120, "0.8.5", UNSURE),
+        (120, "0.9.0", None),
+        (120, None, None),
+    ],
+)
+def test_a_card_older_than_vllm_or_newer_than_its_version_does_not_start(
+    capability, version, state
+):
+    engine = EngineArgs(vllm_version=version)
+    assert state_of("gpu_capability", LLAMA_8B, engine, capability=capability) is state
 
 
 # features
