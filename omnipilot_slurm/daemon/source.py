@@ -18,6 +18,7 @@ from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.cluster.snapshot_file import dump_snapshot
 from omnipilot_slurm.cluster.source import CommandSource
 from omnipilot_slurm.cluster_facts import Snapshot
+from omnipilot_slurm.daemon.cache import AnswerCache
 from omnipilot_slurm.daemon.follower import Follower
 from omnipilot_slurm.daemon.publish import effective
 from omnipilot_slurm.daemon.state import Decider, Loaded
@@ -48,6 +49,8 @@ _FIRST_QUESTIONS: Final = tuple(
 )
 #: processor time for reading one script; over it the script is not told apart
 READING_BUDGET_S: Final = 0.015
+#: questions whose arms are kept; a dozen arms take 100 KB
+_N_REMEMBERED: Final = 32
 _SECONDS_PER_DAY: Final = 86_400.0
 
 
@@ -187,6 +190,7 @@ def decider(site: Site, *, budget: Callable[[], Expired] = reading_budget) -> De
     Its records also hold the weights in force, without which no choice can be learned from.
     """
     weights = weights_of(site.utility)
+    site = replace(site, remembered=AnswerCache(_N_REMEMBERED))
 
     def decide_for_site(submission: Submission, /) -> Outcome:
         outcome = outcome_of(decide(submission, site, expired=budget()))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from omnipilot_slurm.decide import arms, valuing
 from omnipilot_slurm.decide.finding import Finding, Gain, moved
 from omnipilot_slurm.decide.predicting import predicted
+from omnipilot_slurm.decide.remembering import Rated, key_of
 from omnipilot_slurm.decide.utility import Z_90
 from omnipilot_slurm.records import Interval, Reason, Starts, Verdict
 
@@ -34,20 +35,42 @@ def choose(question: Question, asked: RatedArm, expired: Expired) -> Finding | N
     """Return where the job would be worth more, or that this cannot be told."""
     if question.site.predictor is None:
         return None
+    rated = _rated(question, asked)
+    found = _filled_in(question, rated.asked, _able(rated.others), expired) or rated.advice
+    return None if found is None else replace(found, arms=rated.others)
+
+
+def _able(others: Sequence[RatedArm]) -> list[RatedArm]:
+    """Return the arms that the job may be moved to."""
+    return [one for one in others if one.starts is Starts.STARTS and one.blocked is None]
+
+
+def _rated(question: Question, asked: RatedArm) -> Rated:
+    """Return all arms with their worth, as they were for a question like this if there was one."""
+    remembered = question.site.remembered
+    key = key_of(question, asked)
+    known = None if remembered is None else remembered.get(key)
+    if known is not None and known.model == question.model:
+        return known
     everything = (asked, *arms.smallest_first(question))
     asked, *others = valuing.valued(question, predicted(question, everything))
-    listed = tuple(others)
-    if asked.terms is None:
-        return replace(_abstained(asked), arms=listed)
-    able = [r for r in others if r.starts is Starts.STARTS and r.blocked is None]
-    found = _filled_in(question, asked, able, expired) or _advised(question, asked, able)
-    return None if found is None else replace(found, arms=listed)
+    rated = Rated(
+        model=question.model,
+        asked=asked,
+        others=tuple(others),
+        advice=_advised(question, asked, _able(others)),
+    )
+    if remembered is not None:
+        remembered.put(key, rated)
+    return rated
 
 
 def _filled_in(
     question: Question, asked: RatedArm, able: Sequence[RatedArm], expired: Expired
 ) -> Finding | None:
     """Move the job, within what is open, to what is worth more for sure and for any load."""
+    if asked.terms is None:
+        return None
     is_open = question.directives.auto
     ours = [rated for rated in able if is_open or _left_open(question, asked, rated)]
     best = winner(asked, ours, question.site.policy, surely=True)
@@ -61,7 +84,9 @@ def _filled_in(
 
 
 def _advised(question: Question, asked: RatedArm, able: Sequence[RatedArm]) -> Finding | None:
-    """Tell of what is worth more, the user's choice being kept."""
+    """Tell of what is worth more, the user's choice being kept, or that this cannot be told."""
+    if asked.terms is None:
+        return _abstained(asked)
     best = winner(asked, able, question.site.policy, surely=False)
     if best is None:
         return None
@@ -102,7 +127,7 @@ def winner(
         rated
         for rated in able
         if id(rated) in worth_of
-        and not _same_place(rated, asked)
+        and not arms.same_place(rated, asked)
         and worth_of[id(rated)] > asked.terms.total + margin
         and valuing.confidence(rated, asked, by_usd=margin if surely else 0.0)
         >= policy.rewrite_confidence
@@ -117,11 +142,6 @@ def _cheapest_first(rated: RatedArm) -> tuple[float, int, float, str, str, int]:
     arm, worth = rated.arm, rated.utility_usd or 0.0
     where = (arm.partition or "", arm.gpu, arm.tensor_parallel)
     return (rated.usd_per_hour, arm.n_gpus, -worth, *where)
-
-
-def _same_place(one: RatedArm, other: RatedArm) -> bool:
-    names = ("partition", "gpu", "n_gpus", "tensor_parallel")
-    return all(getattr(one.arm, name) == getattr(other.arm, name) for name in names)
 
 
 def _left_open(question: Question, asked: RatedArm, rated: RatedArm) -> bool:

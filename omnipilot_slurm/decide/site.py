@@ -14,6 +14,7 @@ from omnipilot_slurm.decide.usage import UsualLoads
 if TYPE_CHECKING:
     from omnipilot_slurm.cluster_facts import Snapshot
     from omnipilot_slurm.decide.pools import GpuPool
+    from omnipilot_slurm.decide.remembering import Remembered
     from omnipilot_slurm.decide.success import LaunchPriors
     from omnipilot_slurm.decide.wait_history import QueueWaits
     from omnipilot_slurm.facts import ModelFacts
@@ -55,7 +56,8 @@ class Models(Protocol):
 class Site:
     """The cluster, what is known of models and launches, and the site's choices.
 
-    `predictor` None: no cost model is loaded, estimates are the roofline's.
+    `predictor` None: no cost model is loaded, estimates are the roofline's. `remembered` keeps what
+    was worked out, for this site only.
     """
 
     snapshot: Snapshot
@@ -71,3 +73,4 @@ class Site:
     vllm: VllmSettings
     messages: MessageSettings
     loads: UsualLoads = field(default_factory=UsualLoads)
+    remembered: Remembered | None = None
