@@ -5,14 +5,15 @@ under which they were computed; the weights in force; how pairs are drawn again.
 that explain the choices better, with intervals. Called by `omnipilot tune`; numpy alone.
 
 An option is worth U(w) = w_value * tokens - cost - w_slo * h_slo - w_wait * h_wait - w_fail * $/h,
-linear in each of KEYS. Bradley-Terry: P(preferred over other) = 1 / (1 + exp(-(U - U') / s)) with s
-the usual difference in cost, so that the cost of GPUs is the measure of all else. With m = w /
-w_in_force, minimised is
+linear in each of KEYS. Bradley-Terry: P(preferred over other) = 1 / (1 + exp(-b (U - U') / s)) with
+s the usual difference in cost and b how sharply users tell worth apart; the cost of GPUs is the
+measure of all else. With m = w / w_in_force, minimised over m and b is
 
-    sum of ln(1 + exp(-(U - U') / s)) + strength / 2 * sum of (ln m)^2
+    sum of ln(1 + exp(-b (U - U') / s)) + strength / 2 * (sum of (ln m)^2 + FREEDOM (ln b)^2)
 
-by Fisher scoring from m = 1. Intervals are of a bootstrap over users, since one user's choices
-resemble each other.
+by Fisher scoring from m = b = 1. Of two 95 % intervals the outer ends are taken: of a bootstrap
+over users, since one user's choices resemble each other, and of the fit's curvature, since few
+users make a bootstrap too sure.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ MIN_PAIRS: Final = 20
 MIN_USERS: Final = 5
 #: how much a factor of e away from a weight in force counts against it, 2 / strength choices
 STRENGTH: Final = 1.0
-#: no weight is proposed that is further than this factor from the one in force
+#: how much less the sharpness is held to 1 than the weights to those in force
+FREEDOM: Final = 0.1
+#: a weight is proposed if its interval leaves out the one in force, and it differs by this factor
+MIN_FACTOR: Final = 1.5
+#: nothing is fitted that is further than this factor from where it begins
 _MOST: Final = float(np.log(100.0))
-_LEVELS: Final = (0.1, 0.9)
+_LEVELS: Final = (0.025, 0.975)
 _STEPS: Final = 100
 _SMALL: Final = 1e-9
+#: how many standard deviations a normal's 95 % interval reaches
+_Z_95: Final = 1.959963984540054
+#: ln m of each key and ln b
+_START: Final = np.zeros(len(KEYS) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +83,9 @@ class Preferred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedWeight:
-    """One key: in force and fitted, with the 80 % interval; `n_pairs` tell the options apart by it.
+    """One key: in force and fitted, with the 95 % interval; `n_pairs` tell the options apart by it.
 
-    `is_sure`: the interval leaves out the weight in force.
+    `is_sure`: the interval leaves out the weight in force, and the fitted one is MIN_FACTOR away.
     """
 
     key: str
@@ -92,6 +101,8 @@ class FittedWeight:
 class Preferences:
     """What the pairs come to; `proposed` holds the weights to change, refitted by themselves.
 
+    `scale_usd` and `sharpness` are s and b of the fit.
+
     `n_explained` counts the pairs of which the preferred option is worth more: with the weights in
     force, and with those proposed.
     """
@@ -99,6 +110,7 @@ class Preferences:
     n_pairs: int
     n_users: int
     scale_usd: float
+    sharpness: float
     weights: tuple[FittedWeight, ...]
     proposed: Mapping[str, float]
     n_explained_before: int
@@ -132,25 +144,29 @@ def fit_preferences(
     scale = _scale(contrasts)
     contrasts = contrasts / scale
     of_user = [np.flatnonzero([pair.user == user for pair in pairs]) for user in users]
-    everything = np.arange(len(KEYS))
-    log_m = _fitted(contrasts, everything, strength)
+    every = np.arange(len(KEYS))
+    fit = _fitted(contrasts, every, strength)
     drawn = np.array(
         [
-            _fitted(
-                contrasts[np.concatenate([of_user[user] for user in draw])], everything, strength
-            )
+            _fitted(contrasts[np.concatenate([of_user[user] for user in draw])], every, strength)
             for draw in (resamples if users else ())
         ]
-    ).reshape(-1, len(KEYS))
-    weights = tuple(_weight(k, current, contrasts, log_m, drawn) for k in range(len(KEYS)))
+    ).reshape(-1, len(KEYS) + 1)
+    _, curvature = _slopes(contrasts, fit, _held(strength))
+    spread = np.sqrt(np.diag(np.linalg.inv(curvature)))
+    weights = tuple(
+        _weight(k, current[KEYS[k]], contrasts, fit, _ends(fit[k], spread[k], drawn[:, k]))
+        for k in range(len(KEYS))
+    )
     found = Preferences(
         n_pairs=len(pairs),
         n_users=len(users),
         scale_usd=scale,
+        sharpness=float(np.exp(fit[-1])),
         weights=weights,
         proposed={},
-        n_explained_before=_n_explained(contrasts, np.zeros(len(KEYS))),
-        n_explained_after=_n_explained(contrasts, np.zeros(len(KEYS))),
+        n_explained_before=_n_explained(contrasts, _START),
+        n_explained_after=_n_explained(contrasts, _START),
     )
     return _proposed(found, contrasts, strength) if found.is_enough else found
 
@@ -158,16 +174,17 @@ def fit_preferences(
 def _proposed(found: Preferences, contrasts: Floats, strength: float) -> Preferences:
     """Fit the sure weights alone: the others stay as they are in force."""
     sure = np.array([k for k, weight in enumerate(found.weights) if weight.is_sure], dtype=np.int64)
-    log_m = _fitted(contrasts, sure, strength)
-    proposed = {KEYS[k]: found.weights[k].current * float(np.exp(log_m[k])) for k in sure}
+    fit = _fitted(contrasts, sure, strength)
+    proposed = {KEYS[k]: found.weights[k].current * float(np.exp(fit[k])) for k in sure}
     return Preferences(
         n_pairs=found.n_pairs,
         n_users=found.n_users,
         scale_usd=found.scale_usd,
+        sharpness=found.sharpness,
         weights=found.weights,
         proposed=proposed,
         n_explained_before=found.n_explained_before,
-        n_explained_after=_n_explained(contrasts, log_m),
+        n_explained_after=_n_explained(contrasts, fit),
     )
 
 
@@ -206,65 +223,85 @@ def _scale(contrasts: Floats) -> float:
 
 
 def _fitted(contrasts: Floats, free: npt.NDArray[np.int64], strength: float) -> Floats:
-    """Return ln m (n_keys,) at the minimum; keys that are not `free` stay 0."""
-    log_m = np.zeros(len(KEYS))
-    best = _loss(contrasts, log_m, strength)
-    for _ in range(_STEPS if len(free) else 0):
-        step = _step(contrasts, log_m, free, strength)
+    """Return ln m and ln b (n_keys + 1,) at the minimum; ln m of keys not in `free` stays 0."""
+    moved = np.append(free, len(KEYS))
+    held = _held(strength)
+    fit, best = _START, _loss(contrasts, _START, held)
+    for _ in range(_STEPS):
+        step = _step(contrasts, fit, moved, held)
         size = 1.0
         while size > _SMALL:
-            trial = log_m.copy()
-            trial[free] = np.clip(log_m[free] + size * step, -_MOST, _MOST)
-            loss = _loss(contrasts, trial, strength)
+            trial = fit.copy()
+            trial[moved] = np.clip(fit[moved] + size * step, -_MOST, _MOST)
+            loss = _loss(contrasts, trial, held)
             if loss < best:
                 break
             size /= 2
         else:
             break
-        gained, best, log_m = best - loss, loss, trial
+        gained, best, fit = best - loss, loss, trial
         if gained < _SMALL:
             break
-    return log_m
+    return fit
 
 
-def _step(contrasts: Floats, log_m: Floats, free: npt.NDArray[np.int64], strength: float) -> Floats:
-    slopes = contrasts[:, free] * np.exp(log_m[free])
-    p = _probability(_margin(contrasts, log_m))
-    gradient = -slopes.T @ (1.0 - p) + strength * log_m[free]
-    fisher = (slopes.T * (p * (1.0 - p))) @ slopes + strength * np.eye(len(free))
-    return np.asarray(-np.linalg.solve(fisher, gradient), dtype=np.float64)
+def _held(strength: float) -> Floats:
+    """Return how strongly each of ln m and ln b is held to 0."""
+    return strength * np.append(np.ones(len(KEYS)), FREEDOM)
 
 
-def _margin(contrasts: Floats, log_m: Floats) -> Floats:
-    """Return how much more the preferred options are worth, in units of s."""
-    return np.asarray(contrasts @ np.append(np.exp(log_m), 1.0), dtype=np.float64)
+def _step(contrasts: Floats, fit: Floats, moved: npt.NDArray[np.int64], held: Floats) -> Floats:
+    """Return the step of Fisher scoring of what is moved."""
+    gradient, fisher = _slopes(contrasts, fit, held)
+    step = -np.linalg.solve(fisher[np.ix_(moved, moved)], gradient[moved])
+    return np.asarray(step, dtype=np.float64)
 
 
-def _probability(margin: Floats) -> Floats:
-    return 0.5 * (1.0 + np.tanh(margin / 2))
+def _slopes(contrasts: Floats, fit: Floats, held: Floats) -> tuple[Floats, Floats]:
+    """Return the gradient of the loss and its expected curvature, in ln m and ln b.
+
+    The slope of the margin in ln b is the margin itself.
+    """
+    margin = _margin(contrasts, fit)
+    slopes = np.column_stack([contrasts[:, :-1] * np.exp(fit[:-1] + fit[-1]), margin])
+    p = 0.5 * (1.0 + np.tanh(margin / 2))
+    gradient = -slopes.T @ (1.0 - p) + held * fit
+    return gradient, (slopes.T * (p * (1.0 - p))) @ slopes + np.diag(held)
 
 
-def _loss(contrasts: Floats, log_m: Floats, strength: float) -> float:
-    unlikely = np.logaddexp(0.0, -_margin(contrasts, log_m)).sum()
-    return float(unlikely + strength / 2 * (log_m @ log_m))
+def _margin(contrasts: Floats, fit: Floats) -> Floats:
+    """Return b (U - U') / s, how surely each preferred option is the better one."""
+    weights = np.append(np.exp(fit[:-1]), 1.0)
+    return np.asarray(np.exp(fit[-1]) * (contrasts @ weights), dtype=np.float64)
 
 
-def _n_explained(contrasts: Floats, log_m: Floats) -> int:
-    return int((_margin(contrasts, log_m) > 0).sum())
+def _loss(contrasts: Floats, fit: Floats, held: Floats) -> float:
+    unlikely = np.logaddexp(0.0, -_margin(contrasts, fit)).sum()
+    return float(unlikely + (held * fit) @ fit / 2)
+
+
+def _n_explained(contrasts: Floats, fit: Floats) -> int:
+    return int((_margin(contrasts, fit) > 0).sum())
+
+
+def _ends(fit: float, spread: float, drawn: Floats) -> tuple[float, float]:
+    """Return the outer ends of an interval of the curvature and of the bootstrap, in ln m."""
+    lo, hi = fit - _Z_95 * spread, fit + _Z_95 * spread
+    drawn_lo, drawn_hi = np.quantile(drawn, _LEVELS) if len(drawn) else (lo, hi)
+    return max(-_MOST, float(min(lo, drawn_lo))), min(_MOST, float(max(hi, drawn_hi)))
 
 
 def _weight(
-    k: int, current: Mapping[str, float], contrasts: Floats, log_m: Floats, drawn: Floats
+    k: int, current: float, contrasts: Floats, fit: Floats, ends: tuple[float, float]
 ) -> FittedWeight:
-    lo, hi = np.quantile(drawn[:, k], _LEVELS) if len(drawn) else (-_MOST, _MOST)
-    weight = current[KEYS[k]]
-    n_pairs = int((np.abs(contrasts[:, k]) > _SMALL).sum())
+    lo, hi = ends
+    is_far = bool(abs(fit[k]) > np.log(MIN_FACTOR))
     return FittedWeight(
         key=KEYS[k],
-        current=weight,
-        fitted=weight * float(np.exp(log_m[k])),
-        lo=weight * float(np.exp(lo)),
-        hi=weight * float(np.exp(hi)),
-        n_pairs=n_pairs,
-        is_sure=n_pairs > 0 and not lo <= 0 <= hi,
+        current=current,
+        fitted=current * float(np.exp(fit[k])),
+        lo=current * float(np.exp(lo)),
+        hi=current * float(np.exp(hi)),
+        n_pairs=int((np.abs(contrasts[:, k]) > _SMALL).sum()),
+        is_sure=is_far and not lo <= 0 <= hi,
     )

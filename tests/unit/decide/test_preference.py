@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from simulated_choices import CURRENT, choices
 
 from omnipilot_slurm.decide.preference import (
+    FREEDOM,
     KEYS,
     MIN_PAIRS,
     MIN_USERS,
@@ -106,18 +107,20 @@ def test_the_fit_is_a_minimum_of_the_loss_that_the_head_states(seed: int, n: int
     pairs = choices(n, CURRENT | {"failed_launch_hours": 2.0}, seed=seed)
     found = fitted(pairs, n_resamples=1)
 
-    def loss(weights: dict[str, float]) -> float:
+    def loss(weights: dict[str, float], sharpness: float = found.sharpness) -> float:
         total = 0.0
         for pair in pairs:
             more = worth(pair.option, weights) - worth(pair.other, weights)
-            total += np.logaddexp(0.0, -more / found.scale_usd)
+            total += np.logaddexp(0.0, -sharpness * more / found.scale_usd)
         ratios = [np.log(weights[key] / CURRENT[key]) for key in KEYS]
-        return float(total + 0.5 * sum(ratio**2 for ratio in ratios))
+        held = sum(ratio**2 for ratio in ratios) + FREEDOM * np.log(sharpness) ** 2
+        return float(total + held / 2)
 
     best = {weight.key: weight.fitted for weight in found.weights}
-    assert loss(best) <= loss(CURRENT) + 1e-9
-    for key in KEYS:
-        for factor in (0.99, 1.01):
+    assert loss(best) <= loss(CURRENT, 1.0) + 1e-9
+    for factor in (0.99, 1.01):
+        assert loss(best) <= loss(best, found.sharpness * factor) + 1e-6
+        for key in KEYS:
             assert loss(best) <= loss(best | {key: best[key] * factor}) + 1e-6
 
 
