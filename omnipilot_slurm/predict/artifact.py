@@ -24,6 +24,7 @@ import numpy as np
 from omnipilot_slurm.errors import ArtifactError
 from omnipilot_slurm.predict import soundness
 from omnipilot_slurm.predict.conformal import Offsets
+from omnipilot_slurm.predict.correction import Correction
 from omnipilot_slurm.predict.features import ONE_HOT, Columns
 from omnipilot_slurm.predict.kernel import Kernel
 from omnipilot_slurm.predict.model import LEARNED, LEVELS, CostModel
@@ -164,6 +165,9 @@ def _arrays(model: CostModel) -> dict[str, Any]:
         for name in _names(Trees):
             values = np.asarray(getattr(getattr(model, part), name))
             found[f"{part}.{name}"] = values.astype(_COMPACT.get(name, values.dtype))
+    if model.site is not None:
+        found |= {f"site.{name}": getattr(model.site.kernel, name) for name in _names(Kernel)}
+        found["site.shares"] = model.site.shares
     return found | {"kernel_shares": model.kernel_shares}
 
 
@@ -192,6 +196,7 @@ def _plain(model: CostModel) -> dict[str, Any]:
             "hulls": envelope.hulls,
             "workloads": {name: sorted(pairs) for name, pairs in envelope.workloads.items()},
         },
+        **({} if model.site is None else {"site": asdict(model.site.coefficients)}),
     }
 
 
@@ -225,6 +230,15 @@ def _model(arrays: Mapping[str, Any], card: Mapping[str, Any], columns: Columns)
             n_cells=card["calibration_cells"],
         ),
         envelope=_envelope(card["support"]),
+        site=_correction(arrays, card["site"]) if "site" in card else None,
+    )
+
+
+def _correction(arrays: Mapping[str, Any], coefficients: Mapping[str, float]) -> Correction:
+    return Correction(
+        coefficients=Coefficients(**coefficients),
+        shares=arrays["site.shares"],
+        kernel=Kernel(**{name: arrays[f"site.{name}"] for name in _names(Kernel)}),
     )
 
 

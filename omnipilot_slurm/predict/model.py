@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from omnipilot_slurm.predict.conformal import Offsets
+    from omnipilot_slurm.predict.correction import Correction
     from omnipilot_slurm.predict.features import Columns
     from omnipilot_slurm.predict.kernel import Kernel
     from omnipilot_slurm.predict.roofline import Coefficients
@@ -28,7 +29,8 @@ class CostModel:
     """Roofline, then kernel and forest blended, then boosted quantiles of what is left.
 
     `kernel_shares` (n_learned,) weigh the kernel against the forest, which has one model a learned
-    target; `bands` has one a target and level, in that order.
+    target; `bands` has one a target and level, in that order. `site` is what a site's own rows
+    added (train/adapt.py), None in the shipped model.
     """
 
     coefficients: Coefficients
@@ -39,3 +41,4 @@ class CostModel:
     bands: Trees
     offsets: Offsets
     envelope: Envelope
+    site: Correction | None = None

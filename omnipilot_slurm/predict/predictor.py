@@ -4,8 +4,8 @@ In: a `CostModel` and rows. Out: `Predictions`, arrays of bounds by target, and 
 row. Called by decisions (`predict_arms`), `omnipilot predict` and evaluate.
 
 Learned targets are kernel and forest blended on the roofline, then boosted quantiles, widened by
-the conformal offset, doubled in log space at low confidence. Requests/s, total tok/s, E2E and
-J/token are derived from them, so that all figures of a row agree.
+the conformal offset, doubled in log space at low confidence; a site's correction moves the centre.
+Requests/s, total tok/s, E2E and J/token are derived from them, so that all figures of a row agree.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from omnipilot_slurm.predict import conformal
 from omnipilot_slurm.predict.blend import centre
 from omnipilot_slurm.predict.features import features
 from omnipilot_slurm.predict.model import LEARNED, LEVELS
+from omnipilot_slurm.predict.roofline import roofline
 from omnipilot_slurm.predict.rows import table
 from omnipilot_slurm.predict.support import LOW, OUT, judge
 
@@ -109,7 +110,13 @@ class Predictor:
         middle = centre(near.values, forest, near.density, model.kernel_shares)
         flat = model.bands.predict(middle.beside(found.matrix))
         left = np.sort(flat.reshape(len(rows), len(LEARNED), len(LEVELS)), axis=2)
-        return middle.value, left, bases(rows, found.physics)
+        base = bases(rows, found.physics)
+        if model.site is None:
+            return middle.value, left, base
+        physics = roofline(rows, found.load, model.site.coefficients)
+        there = np.log(bases(rows, physics) / base)
+        shift = model.site.shift(there, middle.value + left[:, :, 1], found.matrix)
+        return middle.value + shift, left, base
 
 
 def derived(rows: Table, learned: Mapping[str, Bounds]) -> dict[str, Bounds]:

@@ -1,6 +1,7 @@
 """Fit the roofline's coefficients to measured rows.
 
-In: a `Table` and the measured targets. Out: `Coefficients`. Called by train/fit.py.
+In: a `Table` and the measured targets. Out: `Coefficients`. Called by train/fit.py,
+and by train/correct.py, which starts from the shipped model's.
 """
 
 from __future__ import annotations
@@ -51,14 +52,19 @@ _ROBUST_FROM = 0.2
 _PULL = 0.02
 
 
-def fit_coefficients(rows: Table, measured: Mapping[str, FloatArray]) -> Coefficients:
+def fit_coefficients(
+    rows: Table,
+    measured: Mapping[str, FloatArray],
+    around: Coefficients = _START,
+    pull: float = _PULL,
+) -> Coefficients:
     """Return the coefficients with the least robust squared log error over all targets.
 
     `measured` maps target names to arrays of shape (n_rows,), NaN where not measured. All
-    coefficients are positive: the search runs over their logarithms.
+    coefficients are positive: the search runs over their logarithms, pulled towards `around`.
     """
     load = work(rows)
-    start = np.log(astuple(_START))
+    start = np.log(astuple(around))
 
     def residuals(log_values: FloatArray) -> FloatArray:
         values = roofline(rows, load, Coefficients(*np.exp(log_values)))
@@ -66,7 +72,7 @@ def fit_coefficients(rows: Table, measured: Mapping[str, FloatArray]) -> Coeffic
             weight * _log_errors(measured[name], getattr(values, name))
             for name, weight in _TARGET_WEIGHTS.items()
         ]
-        return np.concatenate([*errors, _PULL * (log_values - start)])
+        return np.concatenate([*errors, pull * (log_values - start)])
 
     found = least_squares(residuals, start, loss="soft_l1", f_scale=_ROBUST_FROM)
     return Coefficients(*(float(value) for value in np.exp(found.x)))

@@ -1,0 +1,181 @@
+"""Adapt the shipped model to a site: correct its centre, recalibrate it, widen its support.
+
+In: the shipped model, which stays as it is, and the site's rows. Out: a model for the site, or what
+such models said of rows whose cells they had not seen. Called by `omnipilot adapt`, train/gate.py
+and benchmarks/adapt.py.
+
+Offsets come from corrections out of fold by cell (specification, section 4); a group of rows that
+the site never measured keeps at least the shipped offset. Support grows by what the site measured
+and by nothing beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnipilot_slurm.predict import conformal
+from omnipilot_slurm.predict.conformal import EVERYTHING, Offsets
+from omnipilot_slurm.predict.model import LEARNED
+from omnipilot_slurm.predict.predictor import calibration_groups
+from omnipilot_slurm.predict.support import Envelope, envelope_of
+from omnipilot_slurm.train.correct import fit_correction, frozen
+from omnipilot_slurm.train.folds import grouped_folds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from omnipilot_slurm.predict.correction import Correction
+    from omnipilot_slurm.predict.model import CostModel
+    from omnipilot_slurm.predict.rows import FloatArray, IntArray, TextArray
+    from omnipilot_slurm.train.correct import Frozen
+    from omnipilot_slurm.train.dataset import Dataset
+
+#: folds of the site's cells for its offsets
+N_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site's rows, and what the shipped model says of them."""
+
+    data: Dataset
+    shipped: Frozen
+
+    @property
+    def cells(self) -> TextArray:
+        """The cell of each row."""
+        return self.data.groups["cell"]
+
+
+def site_of(shipped: CostModel, data: Dataset) -> Site:
+    """Return the site's rows with the shipped model's values."""
+    return Site(data, frozen(shipped, data))
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What some of a site's rows teach: the correction and the offsets that go with it."""
+
+    correction: Correction
+    offsets: Offsets
+
+
+def taught(site: Site, rows: IntArray) -> Taught:
+    """Return what these rows (positions) teach; the others are not looked at."""
+    cells = site.cells[rows]
+    folds = grouped_folds(cells, min(N_FOLDS, len(np.unique(cells))))
+    mid = np.full((len(rows), len(LEARNED)), np.nan)
+    for fold in np.unique(folds):
+        held, kept = folds == fold, folds != fold
+        if kept.any():
+            mid[held] = corrected(
+                site, fit_correction(site.shipped, site.data, rows[kept]), rows[held]
+            )
+    correction = fit_correction(site.shipped, site.data, rows)
+    return Taught(correction, _offsets(site, rows, mid, correction))
+
+
+def corrected(site: Site, correction: Correction, rows: IntArray) -> FloatArray:
+    """Return the corrected centre of rows, log residuals of shape (n_rows, n_learned)."""
+    frozen = site.shipped
+    there = frozen.site_roofline(correction.coefficients)[rows]
+    mid = frozen.mid[rows]
+    return mid + correction.shift(there, mid, frozen.matrix[rows])
+
+
+def _offsets(site: Site, rows: IntArray, mid: FloatArray, correction: Correction) -> Offsets:
+    frozen = site.shipped
+    lo, hi, z = mid - frozen.below[rows], mid + frozen.above[rows], frozen.z[rows]
+    scores = {
+        target: conformal.scores(lo[:, i], hi[:, i], z[:, i]) for i, target in enumerate(LEARNED)
+    }
+    groups = calibration_groups(site.data.table.take(rows))
+    own = conformal.calibrate(scores, site.cells[rows], groups)
+    shipped = frozen.model.offsets
+    moved = {name for i, name in enumerate(LEARNED) if is_corrected(correction, i)}
+    met = {name for names in groups for name in names}
+    return Offsets(
+        by_target={
+            target: _merged(shipped.by_target[target], own.by_target[target], met)
+            if target in moved
+            else shipped.by_target[target]
+            for target in LEARNED
+        },
+        n_cells={
+            target: {**shipped.n_cells[target], **(own.n_cells[target] if target in moved else {})}
+            for target in LEARNED
+        },
+    )
+
+
+def is_corrected(correction: Correction, target: int) -> bool:
+    """Tell whether a learned target is another than as shipped."""
+    return bool(correction.shares[target] or correction.kernel.duals[:, target].any())
+
+
+def _merged(
+    shipped: Mapping[str, float], own: Mapping[str, float], met: Collection[str]
+) -> dict[str, float]:
+    """Return the site's offsets where it measured, the wider of both elsewhere."""
+    overall = own.get(EVERYTHING, inf)
+    if not isfinite(overall):
+        return dict(shipped)
+    wider = {name: max(offset, overall) for name, offset in shipped.items()}
+    here = {name: own.get(name, overall) for name in met if name != EVERYTHING}
+    return wider | here
+
+
+def adapted(site: Site, rows: IntArray, targets: Collection[str] = LEARNED) -> CostModel:
+    """Return the site's model from these rows; targets that are not named stay as shipped."""
+    shipped = site.shipped.model
+    lesson = taught(site, rows)
+    chosen = np.array([target in targets for target in LEARNED])
+    kernel = lesson.correction.kernel
+    correction = replace(
+        lesson.correction,
+        shares=lesson.correction.shares * chosen,
+        kernel=replace(
+            kernel,
+            duals=kernel.duals * chosen.astype(np.float32),
+            means=kernel.means * chosen,
+        ),
+    )
+    offsets = Offsets(
+        *(
+            {
+                target: getattr(lesson.offsets if target in targets else shipped.offsets, part)[
+                    target
+                ]
+                for target in LEARNED
+            }
+            for part in ("by_target", "n_cells")
+        )
+    )
+    envelope = widened(
+        shipped.envelope, envelope_of(site.data.table.take(rows), site.cells[rows].tolist())
+    )
+    return replace(shipped, site=correction, offsets=offsets, envelope=envelope)
+
+
+def widened(shipped: Envelope, own: Envelope) -> Envelope:
+    """Return the support of both; hulls, which speak of what nobody measured, stay as shipped."""
+    return Envelope(
+        seen={axis: values | own.seen[axis] for axis, values in shipped.seen.items()},
+        together=shipped.together | own.together,
+        values={
+            axis: {
+                gpu: tuple(sorted({*by_gpu.get(gpu, ()), *own.values[axis].get(gpu, ())}))
+                for gpu in {**by_gpu, **own.values[axis]}
+            }
+            for axis, by_gpu in shipped.values.items()
+        },
+        hulls=shipped.hulls,
+        workloads={
+            name: shipped.workloads.get(name, frozenset()) | own.workloads.get(name, frozenset())
+            for name in {**shipped.workloads, **own.workloads}
+        },
+    )
