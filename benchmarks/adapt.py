@@ -1,7 +1,7 @@
-"""Print how a site's own rows help, and whether the gate lets the right ones in: `make bench-adapt`.
+"""Print how a site's own rows help, and what the gate lets in: `make bench-adapt`.
 
-Each source of the measured rows is a site once: the model is fitted on all other sources, k rows of
-the site are drawn and adapted to, and what was drawn is judged on all rows whose cell was not drawn.
+Each source of the measured rows is a site once: the model is fitted on all other sources, k rows
+of the site are drawn and adapted to, and judged on all rows whose cell was not drawn.
 Cards of NVIDIA, which the product decides for; `--vendors all` takes every card. With --keep the
 models fitted on the other sources are kept and taken again.
 """
@@ -45,6 +45,7 @@ class Draw:
 
     @property
     def is_harmful(self) -> bool:
+        """Whether the gate let a draw in that made the site's errors larger."""
         return self.is_promoted and self.adapted > self.shipped + HARM
 
 
@@ -54,7 +55,7 @@ def base_model(data, source: str, keep: Path | None):
     if folder is not None and (folder / artifact.CARD).exists():
         return artifact.read(folder)[0]
     others = np.flatnonzero(data.groups["source"] != source)
-    model = fit(data.take(others), progress=lambda step: None).model
+    model = fit(data.take(others)).model
     if folder is not None:
         artifact.write(folder, model, {})
     return model
@@ -91,7 +92,7 @@ def draw(site, size: int, seed: int, *, gated: bool) -> Draw:
 @click.option("--gate/--no-gate", default=True)
 def main(csv: Path, keep: Path | None, draws: int, vendors: str, gate: bool) -> None:
     """Print the table."""
-    data = load_dataset([csv], lambda text: None)
+    data = load_dataset([csv], lambda _: None)
     click.echo("output tok/s, mean MAPE in % of rows in cells not drawn; cover: of 80 % intervals")
     click.echo(f"{'site':28s} {'k':>4s} {'bar':>5s} {'shipped':>8s} {'adapted':>8s} {'cover':>6s} "
                f"{'promoted':>9s} {'harmful':>8s}")  # fmt: skip
