@@ -108,7 +108,7 @@ def job_question(options: JobOptions) -> Iterator[JobQuestion]:
     """Read the script and the site; models in folders are looked up as long as the block runs."""
     folders = tuple(folder for folder in (options.config or SITE_FOLDER,) if folder.is_dir())
     files = read_files(folders)
-    snapshot, said = _snapshot(options.cluster, files)
+    snapshot, said = snapshot_of(options.cluster, files)
     # what this user may read may be read for this user
     folders_read = FolderLookup(roots=[Path("/")], public_only=False)
     site = files.site(snapshot, PatientFolders(folders_read, _FOLDER_S), files.experience())
@@ -132,7 +132,7 @@ def job_question(options: JobOptions) -> Iterator[JobQuestion]:
         yield question
 
 
-def _snapshot(cluster: Path | None, files: SiteFiles) -> tuple[Snapshot, str]:
+def snapshot_of(cluster: Path | None, files: SiteFiles) -> tuple[Snapshot, str]:
     """Return the snapshot to advise on and where it came from: given, published, or the example."""
     if cluster is not None:
         return load_snapshot(cluster.read_bytes(), file=str(cluster)), str(cluster)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: one line each, in alphabetical order
 COMMANDS = {
     "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
+    "bench-plan": Subcommand(
+        "omnipilot_slurm.cli.bench_plan:bench_plan", "What to measure to be sure."
+    ),
     "config": Subcommand("omnipilot_slurm.cli.config:config", "Check or show the configuration."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
     "evaluate": Subcommand("omnipilot_slurm.cli.evaluate:evaluate", "How good the model is."),
@@ -31,6 +34,7 @@ COMMANDS = {
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),
     "ingest": Subcommand("omnipilot_slurm.cli.ingest:ingest", "Read accounting and benchmarks."),
     "predict": Subcommand("omnipilot_slurm.cli.predict:predict", "What rows of a CSV deliver."),
+    "replay": Subcommand("omnipilot_slurm.cli.replay:replay", "What past jobs would be answered."),
     "report": Subcommand("omnipilot_slurm.cli.report:report", "Figures on model and decisions."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
     "train": Subcommand("omnipilot_slurm.cli.train:train", "Fit the cost model on measured rows."),

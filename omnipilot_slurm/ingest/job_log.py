@@ -29,16 +29,18 @@ def read_log(job: SacctJob) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return ""
-        try:
-            head = stream.read(HEAD_BYTES)
-            stream.seek(max(len(head), status.st_size - TAIL_BYTES))
-            return (head + b"\n" + stream.read(TAIL_BYTES)).decode("utf-8", "replace")
-        except OSError:
-            return ""
+        head = os.pread(descriptor, HEAD_BYTES, 0)
+        tail_at = max(len(head), status.st_size - TAIL_BYTES)
+        tail = os.pread(descriptor, TAIL_BYTES, tail_at)
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    return (head + b"\n" + tail).decode("utf-8", "replace")
 
 
 def log_path(job: SacctJob) -> str:

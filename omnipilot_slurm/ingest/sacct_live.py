@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from omnipilot_slurm.ingest.sacct_job import SacctJob
+    from omnipilot_slurm.ingest.sacct_table import Fault, Skipped
+
 
 SOURCE: Final = "sacct"
 #: what is asked for; StdOut only where sacct has it, from 24.05 on
@@ -73,19 +76,29 @@ def ingest_live(connection: sqlite3.Connection, since: float, keeping: Keeping) 
     return tally
 
 
-def _ingest_window(
-    connection: sqlite3.Connection, start: float, end: float, keeping: Keeping, tally: Tally
-) -> None:
+def accounted(start: float, end: float) -> Iterator[SacctJob | Skipped | Fault]:
+    """Yield what the rows of [start, end) are.
+
+    Raises: SlurmError when sacct fails, once all that it printed is given out.
+    """
     words = [
         *("sacct", "--allusers", "--duplicates", "--allocations", "--parsable2"),
         *(f"--delimiter={_DELIMITER}", f"--format={_fields()}"),
         *(f"--starttime=uts{int(start)}", f"--endtime=uts{int(end)}"),
     ]
-    done_to = Progress(at=keeping.at, read_to=start)
     with sacct_lines(words, timeout_s=_WINDOW_PATIENCE_S) as lines:
         table = Table(delimiter=_DELIMITER)
-        table.header(next(lines, b""))
-        keep(connection, table.rows(lines), keeping, tally, lambda: (SOURCE, done_to))
+        first = next(lines, b"")
+        if first:
+            table.header(first)
+            yield from table.rows(lines)
+
+
+def _ingest_window(
+    connection: sqlite3.Connection, start: float, end: float, keeping: Keeping, tally: Tally
+) -> None:
+    done_to = Progress(at=keeping.at, read_to=start)
+    keep(connection, accounted(start, end), keeping, tally, lambda: (SOURCE, done_to))
     set_progress(connection, SOURCE, done_to._replace(read_to=end))
 
 
@@ -117,7 +130,7 @@ def sacct_lines(words: Sequence[str], *, timeout_s: float) -> Iterator[Iterator[
     except OSError as error:
         raise SlurmError(
             f"{words[0]} must be a program that can be started, was refused: {error.strerror}",
-            hint="install Slurm's client commands, or read a dump with --file",
+            hint="install Slurm's client commands, or put them on the PATH",
         ) from error
     timer = threading.Timer(timeout_s, running.kill)
     timer.start()
