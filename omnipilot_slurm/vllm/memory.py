@@ -9,7 +9,8 @@ the middles, with the root of the summed squares of the parts' spreads. By hand:
 
 from __future__ import annotations
 
-from math import hypot
+from functools import lru_cache
+from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from omnipilot_slurm.records import Interval
@@ -55,25 +56,11 @@ def left_for_cache(
     """Return what the fullest GPU leaves; `weights` is what it loads, in GiB."""
     layers = engine.n_layers if engine.graphs else None
     beside = overhead(split.wide, engine.step, split.n_gpus, layers, era)
-    activation, graphs, other = beside
-    if not engine.graphs_in_budget:
-        graphs = (0.0, 0.0, 0.0)
-    share = engine.utilization
-    mid = total.mid * share - weights.mid - activation[1] - graphs[1] - other[1]
-    down = hypot(
-        (total.mid - total.lo) * share,
-        weights.hi - weights.mid,
-        activation[2] - activation[1],
-        graphs[2] - graphs[1],
-        other[2] - other[1],
-    )
-    up = hypot(
-        (total.hi - total.mid) * share,
-        weights.mid - weights.lo,
-        activation[1] - activation[0],
-        graphs[1] - graphs[0],
-        other[1] - other[0],
-    )
+    off, off_above, off_below = beside.off_with_graphs if engine.graphs_in_budget else beside.off
+    share, middle, loaded = engine.utilization, total.mid, weights.mid
+    mid = middle * share - loaded - off
+    down = sqrt(((middle - total.lo) * share) ** 2 + (weights.hi - loaded) ** 2 + off_above)
+    up = sqrt(((total.hi - middle) * share) ** 2 + (loaded - weights.lo) ** 2 + off_below)
     need = _request_gib(engine, split, engine.max_model_len)
     return Left(engine, split, beside, (mid - down, mid, mid + up), need)
 
@@ -107,16 +94,28 @@ def memory_plan(total: Interval, weights: Interval, eras: Sequence[Left]) -> Mem
     """Return the plan over all eras in question: their hull, with the newest one's middles."""
     newest = eras[-1]
     budget = total.scaled(newest.engine.utilization)
+    activation, graphs, non_torch = _hulls(tuple([left.beside for left in eras]))
+    needs = [left.need for left in eras]
     return MemoryPlan(
         weights=weights,
-        activation=_hull([left.beside.activation for left in eras]),
-        cuda_graphs=_hull([left.beside.graphs for left in eras]),
-        non_torch=_hull([left.beside.non_torch for left in eras]),
+        activation=activation,
+        cuda_graphs=graphs,
+        non_torch=non_torch,
         kv=_hull([left.kv for left in eras]),
-        kv_need=_hull([(left.need, left.need, left.need) for left in eras]),
+        kv_need=Interval(lo=min(needs), mid=needs[-1], hi=max(needs)),
         free=total.scaled(1 - newest.engine.utilization),
         total=total,
         budget=budget,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _hulls(eras: tuple[Overhead, ...]) -> tuple[Interval, Interval, Interval]:
+    """Return the hulls of activations, graphs and the rest: alike for many arms."""
+    return (
+        _hull([beside.activation for beside in eras]),
+        _hull([beside.graphs for beside in eras]),
+        _hull([beside.non_torch for beside in eras]),
     )
 
 

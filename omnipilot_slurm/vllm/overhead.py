@@ -10,7 +10,7 @@ overlap, so the peak is the largest of them; the encoder's outputs are held duri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,8 +94,8 @@ class StartupCoefficients:
     def numbers_over_pcie(self) -> Mapping[str, EraNumbers]:
         """The same of cards that exchange over PCIe."""
         return {
-            name: numbers._replace(
-                parallel=_triple(self.eras[name].non_torch_pcie_gib), per_gpu=_NOTHING
+            name: replace(
+                numbers, parallel=_triple(self.eras[name].non_torch_pcie_gib), per_gpu=_NOTHING
             )
             for name, numbers in self.numbers.items()
         }
@@ -152,15 +152,25 @@ def _layer_width(model: ModelFacts, tensor_parallel: int) -> float:
 
 
 class Overhead(NamedTuple):
-    """GiB as (lo, mid, hi) triples: plain numbers, since a verdict sums many of them."""
+    """GiB as (lo, mid, hi) triples: plain numbers, since a verdict sums many of them.
+
+    `off` is what comes off the cache without the graphs, `off_with_graphs` with them: the sum of
+    the middles, and the sums of the squared distances of the upper and of the lower bounds.
+    """
 
     activation: Triple
     graphs: Triple
     non_torch: Triple
+    off: Triple
+    off_with_graphs: Triple
 
 
-class EraNumbers(NamedTuple):
-    """An era's coefficients as triples, with the common ones that go with them."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class EraNumbers:
+    """An era's coefficients as triples, with the common ones that go with them.
+
+    Compared by identity: it is a part of a key that every verdict hashes.
+    """
 
     sampler: Triple
     frac: Triple
@@ -184,11 +194,24 @@ def overhead(
 ) -> Overhead:
     """Return what a server of `n_gpus` holds besides; `n_layers` None: no CUDA graphs."""
     graphs = _NOTHING if n_layers is None else _grown(era.graphs, era.per_layer, n_layers)
-    alone = n_gpus == 1
+    activation, other = _activation(wide, step, era), era.alone
+    if n_gpus > 1:
+        other = _grown(era.parallel, era.per_gpu, n_gpus - 2.0)
     return Overhead(
-        activation=_activation(wide, step, era),
+        activation=activation,
         graphs=graphs,
-        non_torch=era.alone if alone else _grown(era.parallel, era.per_gpu, n_gpus - 2.0),
+        non_torch=other,
+        off=_off(activation, other),
+        off_with_graphs=_off(activation, other, graphs),
+    )
+
+
+def _off(*parts: Triple) -> Triple:
+    """Return the sum of the middles, of the squared spreads above and of those below."""
+    return (
+        sum(mid for _, mid, _ in parts),
+        sum((hi - mid) ** 2 for _, mid, hi in parts),
+        sum((mid - lo) ** 2 for lo, mid, _ in parts),
     )
 
 

@@ -78,7 +78,14 @@ def _loaded(model: ModelFacts, engine: EngineArgs) -> _Loaded:
         whole_tower=engine.mm_encoder_data_parallel,
     )
     plain = quantization is None and model.experts is None
-    return _Loaded(weights, plain, split(model, engine), replace(engine, tensor_parallel=1))
+    unsplit = _same(replace(engine, tensor_parallel=1))
+    return _Loaded(weights, plain, split(model, engine), unsplit)
+
+
+@lru_cache(maxsize=1024)
+def _same(engine: EngineArgs) -> EngineArgs:
+    """Return the first of all equal ones, so that looking it up need not compare its fields."""
+    return engine
 
 
 def _weights(found: _Loaded, engine: EngineArgs, coefficients: StartupCoefficients) -> Interval:
