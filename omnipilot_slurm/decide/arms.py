@@ -29,19 +29,24 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.directives import Directives
     from omnipilot_slurm.script.tres import GpuRequest
     from omnipilot_slurm.site_settings import VllmSettings
+    from omnipilot_slurm.vllm.overhead import StartupCoefficients
 
 #: taken where neither script nor catalog says how long a context may be
 _SHORT_CONTEXT: Final = 4096
 
 
 class Engines:
-    """The engine's arguments by version and tensor-parallel degree, each made once a decision."""
+    """What arms of one decision share, each made once: arguments by version and TP, and reports.
+
+    Partitions that have the same GPUs differ in neither.
+    """
 
     def __init__(self, engine: EngineArgs, versions: VllmSettings) -> None:
         self._engine = engine
         self._versions = versions
         self._made: dict[tuple[str | None, int], EngineArgs] = {}
         self._scheduling: dict[tuple[str, str | None], defaults.Scheduling] = {}
+        self._reports: dict[tuple[str, str | None, int, Place], LaunchReport] = {}
 
     def of(self, partition: str, tensor_parallel: int) -> EngineArgs:
         """Return the arguments there: with the script's own version, else the site's."""
@@ -65,6 +70,20 @@ class Engines:
             )
         return self._scheduling[key]
 
+    def report(
+        self,
+        engine: EngineArgs,
+        model: ModelFacts,
+        gpu: GpuFacts,
+        place: Place,
+        startup: StartupCoefficients,
+    ) -> LaunchReport:
+        """Return whether the server starts; everything but its version and TP is the decision's."""
+        key = (gpu.id, engine.vllm_version, engine.tensor_parallel, place)
+        if key not in self._reports:
+            self._reports[key] = assess(model, gpu, engine, place, startup)
+        return self._reports[key]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -80,9 +99,11 @@ class Question:
     engines: Engines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatedArm:
     """An arm with its launch checks, and what else is known of it; None is not computed.
+
+    Two are the same only if they were rated in one go.
 
     `blocked` is why the job may not go there. `p_launch` is the probability that a launch comes up,
     the checks' doubts included; `launch` says what outcomes it rests on. `value_sd_usd` is one
@@ -228,7 +249,8 @@ def _rated(
         kv_cache_dtype=engine.kv_cache_dtype,
     )
     place = Place(n_gpus=visible, gpus_per_node=pool.n_per_node, n_nodes=n_nodes)
-    report = assess(question.model, pool.gpu, engine, place, question.site.startup)
+    startup = question.site.startup
+    report = question.engines.report(engine, question.model, pool.gpu, place, startup)
     blocked = eligibility.objection(question.submission, pool, per_node, question.site.snapshot)
     return RatedArm(arm=arm, pool=pool, engine=engine, report=report, blocked=blocked)
 

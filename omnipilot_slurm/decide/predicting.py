@@ -61,16 +61,27 @@ def setup_of(question: Question, rated: RatedArm) -> ArmSetup:
 def _learned(
     question: Question, rated: Sequence[RatedArm], predictor: ArmPredictor
 ) -> list[Prediction]:
-    """Return the cost model's predictions; partitions may run different engine versions."""
-    found: dict[int, Prediction] = {}
-    for version in {one.engine.vllm_version for one in rated}:
-        alike = [i for i, one in enumerate(rated) if one.engine.vllm_version == version]
-        setups = [setup_of(question, rated[i]) for i in alike]
+    """Return the cost model's predictions; partitions may run different engine versions.
+
+    Arms that differ in their partition alone are predicted once.
+    """
+    keys = [_likeness(one) for one in rated]
+    first = dict(zip(reversed(keys), reversed(rated), strict=True))
+    found: dict[object, Prediction] = {}
+    for version in dict.fromkeys(one.engine.vllm_version for one in rated):
+        alike = [key for key in dict.fromkeys(keys) if key[0] == version]
+        setups = [setup_of(question, first[key]) for key in alike]
         predictions = predictor.predict(
             question.model, setups, question.workload, engine_version=version
         )
         found |= dict(zip(alike, predictions, strict=True))
-    return [found[i] for i in range(len(rated))]
+    return [found[key] for key in keys]
+
+
+def _likeness(rated: RatedArm) -> tuple[str | None, str, int, int, int]:
+    """Return what arms of one decision are predicted by; the rest of them is its engine's."""
+    arm = rated.arm
+    return rated.engine.vllm_version, arm.gpu, arm.n_gpus, arm.n_nodes, arm.tensor_parallel
 
 
 def _estimates(question: Question, rated: Sequence[RatedArm]) -> list[Prediction]:

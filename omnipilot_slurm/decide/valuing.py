@@ -41,12 +41,14 @@ def _valued(question: Question, rated: RatedArm) -> RatedArm:
     wait = _wait(question, rated)
     p_launch = launch.p * _certainty(rated)
     run = _run(question, rated, p_launch, wait)
-    known = replace(rated, launch=launch, p_launch=p_launch, wait=wait)
-    if run is None:
-        return known
     settings = question.site.utility
     return replace(
-        known, terms=utility_terms(run, settings), value_sd_usd=value_sd_usd(run, settings)
+        rated,
+        launch=launch,
+        p_launch=p_launch,
+        wait=wait,
+        terms=None if run is None else utility_terms(run, settings),
+        value_sd_usd=0.0 if run is None else value_sd_usd(run, settings),
     )
 
 
