@@ -147,12 +147,15 @@ class Service:
                 words=decision.words or "",
             )
         )
-        level = logging.DEBUG if outcome.verdict is Verdict.PASS else logging.INFO
+        # what passes in observe mode only is as worth a line as what is really done
+        would_be = decision.would_be or outcome.verdict
+        level = logging.DEBUG if would_be == Verdict.PASS else logging.INFO
         if _log.isEnabledFor(level):
             text = log_line(
                 "decision",
                 id=reply.decision_id,
                 verdict=outcome.verdict,
+                would_be=None if would_be == outcome.verdict else would_be,
                 code=outcome.code,
                 user=subject.user_name,
                 partition=subject.partition,
@@ -206,11 +209,13 @@ def _reply(decision: Decision, *, cached: bool) -> Reply:
 
 def _in_words(decision: Decision, keeps: bool) -> Decision:
     """Return the decision without its record, which is large: as words to store, if any are."""
-    outcome = replace(decision.outcome, record={})
-    if not keeps:
-        return replace(decision, outcome=outcome, words="")
     words = words_of(decision.outcome)
-    return replace(decision, outcome=outcome, words=words, would_be=words.would_be)
+    return replace(
+        decision,
+        outcome=replace(decision.outcome, record={}),
+        words=words if keeps else "",
+        would_be=words.would_be,
+    )
 
 
 def _new_id() -> str:

@@ -1,4 +1,4 @@
-"""A real daemon whose decider does what a script says: `sleep 0.5`, `raise`, `advise TEXT`.
+"""A real daemon whose decider does what a script says: `sleep 0.5`, `advise TEXT`, `observe reject`.
 
     python run_daemon.py FOLDER
 
@@ -67,6 +67,8 @@ def decide(folder: Path, state: str, submission: Submission) -> Outcome:
         return Outcome(
             verdict=Verdict.ADVISE, messages=(message,), tag=True, code=state, record=record
         )
+    if word == "observe":
+        return Outcome(verdict=Verdict.PASS, code=state, record={"would_be": rest})
     return Outcome(verdict=Verdict.PASS, code=state)
 
 

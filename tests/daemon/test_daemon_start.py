@@ -99,6 +99,19 @@ def test_a_bad_configuration_on_reload_keeps_the_old_and_lists_the_faults(
     assert installed.status()["state"]["fault"] is None
 
 
+def test_a_file_of_a_newer_release_on_reload_says_what_to_do(installed: DaemonProcess) -> None:
+    path = installed.folder / "utility.yaml"
+    path.write_text("schema: 2\nutility: {wait_usd_per_hour: 3}\n")
+    fault = (
+        f"{path}:1:9: schema: must be 1, was 2, which is newer than this release; "
+        "upgrade omnipilot_slurm"
+    )
+    assert installed.ask(op="reload")["error"] == {"code": "reload", "text": fault}
+    path.write_text("schema: 1\nutility: {wait_usd_per_hour: 3}\n")
+    assert installed.ask(op="reload") == {"v": 1, "ok": True}
+    assert installed.status()["state"]["fault"] is None
+
+
 def test_a_change_that_needs_a_restart_is_said(installed: DaemonProcess) -> None:
     assert installed.status()["state"]["restart_needed"] is False
     path = installed.folder / "omnipilot.yaml"

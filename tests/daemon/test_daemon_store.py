@@ -61,6 +61,33 @@ class Submitters:
             self.answered[answer["id"]] = time.monotonic()
 
 
+def log_lines(daemon: DaemonProcess, event: str) -> list[str]:
+    """Return what is logged of an event, without time, severity and how long it took."""
+    lines = (line.partition(f" {event} ") for line in daemon.log_text().splitlines())
+    return [f"{head.split()[-1]} {rest.partition(' ms=')[0]}" for head, at, rest in lines if at]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_is_only_observed_is_logged_with_what_it_would_have_been(
+    stopped: DaemonProcess, keeps: bool
+) -> None:
+    if not keeps:
+        stopped.settings["store"] = None
+    stopped.start()
+    jobs = {"user_name": "root", "partition": "gpu"}
+    ids = [stopped.decide(script, **jobs)["id"] for script in ("observe rewrite", "observe pass")]
+    wait_until(lambda: len(log_lines(stopped, "decision")) == 2, "two lines")
+    fields = "code=one user=root partition=gpu"
+    assert log_lines(stopped, "decision") == [
+        f"INFO id={ids[0]} verdict=pass would_be=rewrite {fields}",
+        f"DEBUG id={ids[1]} verdict=pass {fields}",
+    ]
+    again = stopped.decide("observe rewrite", **jobs)["id"]
+    wait_until(lambda: len(log_lines(stopped, "decision")) == 3, "a third line")
+    said = f"INFO id={again} verdict=pass would_be=rewrite {fields}"
+    assert log_lines(stopped, "decision")[-1] == said
+
+
 def test_a_decision_is_stored_after_it_was_answered(daemon: DaemonProcess) -> None:
     answer = daemon.decide(
         f"export HF_TOKEN={SECRET}\nadvise vllm serve m --api-key {SECRET} --port 1",
