@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: one line each, in alphabetical order
 COMMANDS = {
     "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
+    "bench-plan": Subcommand(
+        "omnipilot_slurm.cli.bench_plan:bench_plan", "What to measure to be sure."
+    ),
     "config": Subcommand("omnipilot_slurm.cli.config:config", "Check or show the configuration."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
     "evaluate": Subcommand("omnipilot_slurm.cli.evaluate:evaluate", "How good the model is."),
