@@ -7,6 +7,7 @@ store keeps.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.records import TARGET_UNITS
@@ -48,7 +49,7 @@ def as_json(decision: Decision, *, brief: bool = False) -> dict[str, object]:
         "asked": None if finding.asked is None else arm_json(finding.asked),
         "chosen": None if finding.chosen is None else arm_json(finding.chosen),
         "gain": _gain(decision),
-        "arms": [arm_json(rated, brief=brief) for rated in decision.arms],
+        "arms": [_brief(rated) if brief else arm_json(rated) for rated in decision.arms],
         "edits": [
             {"start": e.start, "end": e.end, "old": decode(e.old), "new": decode(e.new)}
             for e in (change.edits if change is not None else ())
@@ -123,6 +124,12 @@ def arm_json(rated: RatedArm, *, brief: bool = False) -> dict[str, object]:
         "launch": _launch_prior(rated),
         "wait_h": _wait(rated),
     }
+
+
+@lru_cache(maxsize=512)
+def _brief(rated: RatedArm) -> dict[str, object]:
+    """Return an arm that may be among those of many decisions."""
+    return arm_json(rated, brief=True)
 
 
 def _terms(rated: RatedArm) -> dict[str, float | None] | None:
