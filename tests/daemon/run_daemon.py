@@ -1,4 +1,4 @@
-"""A real daemon whose decider does what a script says: `sleep 0.5`, `advise TEXT`, `observe reject`.
+"""A real daemon whose decider does what a script says: `sleep 0.5`, `advise TEXT`, `observe pass`.
 
     python run_daemon.py FOLDER
 
