@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnipilot_slurm.decide.assumed import Assumed, AssumedLaunches, AssumedWaits
+from omnipilot_slurm.decide.assumed import Assumed, AssumedLaunches, AssumedLoads, AssumedWaits
 from omnipilot_slurm.errors import ConfigError
 from omnipilot_slurm.resources import layers_over
 from omnipilot_slurm.strict_yaml import Integer, MapOf, Number, Section, load
@@ -49,6 +49,7 @@ SPEC = Section(
             },
             into=_wait,
         ),
+        "load": Section(keys={"history_days": Number(lo=0, hi=36_500)}, into=AssumedLoads),
     },
     into=Assumed,
 )

@@ -40,11 +40,19 @@ class AssumedWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedLoads:
+    """Of how many days earlier servers tell what a user's next one will be asked; 0: of none."""
+
+    history_days: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
     """All of priors.yaml."""
 
     launch: AssumedLaunches
     wait: AssumedWaits
+    load: AssumedLoads
 
 
 def at_size(by_gpus: Mapping[int, float], n_gpus: int) -> float:

@@ -96,3 +96,9 @@ def test_a_site_changes_single_sizes(tmp_path: Path) -> None:
 )
 def test_is_refused_at_its_place(text: str, faults: list[str], tmp_path: Path) -> None:
     assert faults_of(tmp_path, text) == faults
+
+
+def test_earlier_servers_may_be_left_out(tmp_path: Path) -> None:
+    assert load_priors().load.history_days == 90.0
+    (tmp_path / "priors.yaml").write_text("schema: 1\nload: {history_days: 0}\n")
+    assert load_priors([tmp_path]).load.history_days == 0.0
