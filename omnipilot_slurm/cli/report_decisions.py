@@ -135,7 +135,7 @@ def _verdicts(report: DecisionReport) -> list[str]:
     """Return the table of verdicts as enforce mode would have them, by the mode in force."""
     unknown = {mode for _, mode in report.by_mode} - set(_MODES)
     modes = [*_MODES, *sorted(unknown)]
-    rows = [("in enforce mode", *(f"in {mode}" for mode in modes), "what was answered")]
+    rows = [("verdict in enforce mode", *(f"in mode {mode}" for mode in modes), "answered")]
     for verdict in _VERDICTS:
         counts = (f"{report.by_mode[verdict, mode]:,}" for mode in modes)
         rows.append((verdict, *counts, f"{report.by_verdict[verdict]:,}"))

@@ -133,7 +133,7 @@ def test_the_text_has_the_tables_an_admin_reads(
     assert code == 0
     lines = out.splitlines()
     assert lines[0].startswith("8 decisions on jobs of 2 users, ")
-    assert lines[2].split("  ")[0] == "in enforce mode"
+    assert lines[2].split("  ")[0] == "verdict in enforce mode"
     words = [line.split() for line in lines]
     assert ["rewrite", "3", "0", "1", "1"] in words
     assert ["jobs", "refused", "1", "1", "0"] in words
@@ -241,4 +241,4 @@ def test_a_record_without_reasons_is_counted_too(
     report = found(capsys, store)
     assert report["n"] == 2
     assert report["would_be_by_mode"]["pass"] == {"unknown": 1}
-    assert "in unknown" in run(capsys, store)[1]
+    assert "in mode unknown" in run(capsys, store)[1]
