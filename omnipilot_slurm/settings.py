@@ -56,6 +56,7 @@ class DaemonSettings:
     store: Path | None
     retention_days: int
     publish: Path | None
+    model: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def load_settings(folders: Sequence[Path] = ()) -> SettingsFile:
 
 
 def _daemon(**keys: object) -> DaemonSettings:
-    paths = {name: _path(keys[name]) for name in ("socket", "store", "publish")}
+    paths = {name: _path(keys[name]) for name in ("socket", "store", "publish", "model")}
     return DaemonSettings(**(keys | paths))  # type: ignore[arg-type]  # checked by the spec
 
 
@@ -166,6 +167,7 @@ SPEC = Section(
                 "store": Nullable(of=_ABSOLUTE),
                 "retention_days": Integer(lo=1, hi=36_500),
                 "publish": Nullable(of=_ABSOLUTE),
+                "model": Nullable(of=_ABSOLUTE),
             },
             into=_daemon,
         ),

@@ -17,13 +17,14 @@ from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
 from omnipilot_slurm.decide.success import LaunchCounts, LaunchPriors, launch_priors
 from omnipilot_slurm.decide.wait_history import QueueWaits, WaitHistory, queue_waits
-from omnipilot_slurm.errors import CatalogError, ConfigError, Fault, near_names
+from omnipilot_slurm.errors import ArtifactError, CatalogError, ConfigError, Fault, near_names
 from omnipilot_slurm.predict import artifact
 from omnipilot_slurm.predict.live import ArmPredictor
 from omnipilot_slurm.predict.predictor import Predictor
 from omnipilot_slurm.priors_file import load_priors
 from omnipilot_slurm.resources import read_layers, shipped_path
 from omnipilot_slurm.settings import SettingsFile, load_settings
+from omnipilot_slurm.site_model import in_force
 from omnipilot_slurm.startup_file import load_startup
 from omnipilot_slurm.utility_file import load_utility
 
@@ -42,6 +43,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostModelInForce:
+    """The cost model decided with, and the folder of the site's own; None: the shipped one is.
+
+    `fault`: why the site's own is not used. A package without a model has no predictor.
+    """
+
+    predictor: ArmPredictor | None
+    folder: Path | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experience:
     """What is known of launches and queue waits: assumed, and corrected by the site's own jobs."""
 
@@ -57,7 +70,7 @@ class SiteFiles:
     settings_file: SettingsFile
     catalog: Catalog
     startup: StartupCoefficients
-    predictor: ArmPredictor | None
+    cost_model: CostModelInForce
     utility: UtilitySettings
     assumed: Assumed
 
@@ -69,6 +82,18 @@ class SiteFiles:
             launches=launch_priors(self.assumed.launch, launches or LaunchCounts()),
             waits=queue_waits(self.assumed.wait, waits or WaitHistory()),
         )
+
+    @property
+    def predictor(self) -> ArmPredictor | None:
+        """The predictor of the cost model in force."""
+        return self.cost_model.predictor
+
+    def with_model_in_force(self) -> SiteFiles:
+        """Return these files with the cost model that is in force now; themselves if it is this."""
+        folder = self.settings_file.settings.daemon.model
+        if (None if folder is None else in_force(folder)) == self.cost_model.folder:
+            return self
+        return replace(self, cost_model=cost_model_in_force(folder))
 
     def site(self, snapshot: Snapshot, folders: Folders, experience: Experience) -> Site:
         """Return the site with the cluster as it is; `folders` looks models up by their path."""
@@ -131,10 +156,25 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
         settings_file=settings_file,
         catalog=catalog,
         startup=load_startup(folders),
-        predictor=_shipped_predictor(),
+        cost_model=cost_model_in_force(settings_file.settings.daemon.model),
         utility=load_utility(folders),
         assumed=load_priors(folders),
     )
+
+
+def cost_model_in_force(folder: Path | None) -> CostModelInForce:
+    """Return the site's own model where `folder` has one in force that is whole, else the shipped.
+
+    Raises: ArtifactError when the shipped one must not be used.
+    """
+    own = None if folder is None else in_force(folder)
+    if own is None:
+        return CostModelInForce(predictor=_shipped_predictor())
+    try:
+        model, _ = artifact.read(own)
+    except ArtifactError as error:
+        return CostModelInForce(predictor=_shipped_predictor(), folder=own, fault=str(error))
+    return CostModelInForce(predictor=ArmPredictor(Predictor(model)), folder=own)
 
 
 def _shipped_predictor() -> ArmPredictor | None:

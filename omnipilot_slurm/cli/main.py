@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: one line each, in alphabetical order
 COMMANDS = {
+    "adapt": Subcommand("omnipilot_slurm.cli.adapt:adapt", "The model corrected by own rows."),
     "advise": Subcommand("omnipilot_slurm.cli.advise:advise", "What sbatch would be answered."),
     "bench-plan": Subcommand(
         "omnipilot_slurm.cli.bench_plan:bench_plan", "What to measure to be sure."
@@ -35,10 +36,8 @@ COMMANDS = {
     "ingest": Subcommand("omnipilot_slurm.cli.ingest:ingest", "Read accounting and benchmarks."),
     "predict": Subcommand("omnipilot_slurm.cli.predict:predict", "What rows of a CSV deliver."),
     "replay": Subcommand("omnipilot_slurm.cli.replay:replay", "What past jobs would be answered."),
-    "reload": Subcommand("omnipilot_slurm.cli.running_daemon:reload", "omnipilotd reads anew."),
     "report": Subcommand("omnipilot_slurm.cli.report:report", "Figures on model and decisions."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
-    "status": Subcommand("omnipilot_slurm.cli.running_daemon:status", "How omnipilotd is doing."),
     "train": Subcommand("omnipilot_slurm.cli.train:train", "Fit the cost model on measured rows."),
     "tune": Subcommand("omnipilot_slurm.cli.tune:tune", "Weights from what users chose."),
     "whatif": Subcommand("omnipilot_slurm.cli.whatif:whatif", "The answer with other figures."),

@@ -111,7 +111,8 @@ class SiteSource:
             return loaded
         before = self._read
         now = time.time()
-        read = replace(before, snapshot=before.reader.read(now))
+        files = before.files.with_model_in_force()
+        read = replace(before, files=files, snapshot=before.reader.read(now))
         if (
             abs(now - before.experience_at)
             > before.files.settings_file.settings.cluster.slow_poll_s
@@ -123,6 +124,7 @@ class SiteSource:
         is_same = (
             replace(read.snapshot, taken_at=before.snapshot.taken_at) == before.snapshot
             and read.experience == before.experience
+            and read.files is before.files
         )
         return replace(fresh, decide=loaded.decide) if is_same else fresh
 
@@ -152,6 +154,10 @@ class SiteSource:
                 "cluster_fault": cluster_fault,
                 "store_fault": read.store_fault,
                 "cost_model": read.files.predictor is not None,
+                "site_model": str(read.files.cost_model.folder)
+                if read.files.cost_model.folder
+                else None,
+                "site_model_fault": read.files.cost_model.fault,
             },
             documents={**read.documents, SNAPSHOT_FILE: dump_snapshot(read.snapshot)},
             poll_s=settings_file.settings.cluster.poll_s,

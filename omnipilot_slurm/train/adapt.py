@@ -129,36 +129,17 @@ def _merged(
     return wider | here
 
 
-def adapted(site: Site, rows: IntArray, targets: Collection[str] = LEARNED) -> CostModel:
-    """Return the site's model from these rows; targets that are not named stay as shipped."""
-    shipped = site.shipped.model
+def adapted(site: Site, rows: IntArray) -> CostModel:
+    """Return the site's model from these rows; targets that they do not measure stay as shipped."""
     lesson = taught(site, rows)
-    chosen = np.array([target in targets for target in LEARNED])
-    kernel = lesson.correction.kernel
-    correction = replace(
-        lesson.correction,
-        shares=lesson.correction.shares * chosen,
-        kernel=replace(
-            kernel,
-            duals=kernel.duals * chosen.astype(np.float32),
-            means=kernel.means * chosen,
-        ),
+    shipped = site.shipped.model
+    own = envelope_of(site.data.table.take(rows), site.cells[rows].tolist())
+    return replace(
+        shipped,
+        site=lesson.correction,
+        offsets=lesson.offsets,
+        envelope=widened(shipped.envelope, own),
     )
-    offsets = Offsets(
-        *(
-            {
-                target: getattr(lesson.offsets if target in targets else shipped.offsets, part)[
-                    target
-                ]
-                for target in LEARNED
-            }
-            for part in ("by_target", "n_cells")
-        )
-    )
-    envelope = widened(
-        shipped.envelope, envelope_of(site.data.table.take(rows), site.cells[rows].tolist())
-    )
-    return replace(shipped, site=correction, offsets=offsets, envelope=envelope)
 
 
 def widened(shipped: Envelope, own: Envelope) -> Envelope:

@@ -82,12 +82,6 @@ def test_targets_that_the_site_does_not_measure_stay_as_shipped(
     assert error(site, model) < error(site, small_model) / 5
 
 
-def test_targets_that_are_not_named_stay_as_shipped(site: Site, small_model: CostModel) -> None:
-    model = adapted(site, np.arange(len(site.data)), targets=("tpot_ms",))
-    assert error(site, model) == pytest.approx(error(site, small_model))
-    assert model.offsets == small_model.offsets
-
-
 def test_the_shipped_model_is_not_changed(site: Site, small_model: CostModel) -> None:
     adapted(site, np.arange(20))
     assert small_model.site is None
