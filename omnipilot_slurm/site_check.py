@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omnipilot_slurm import priors_file, settings, startup_file, utility_file
+from omnipilot_slurm import coldstart_file, priors_file, settings, startup_file, utility_file
 from omnipilot_slurm.catalog import gpu_table, model_table
 from omnipilot_slurm.catalog.check import check_catalogs
 from omnipilot_slurm.cluster.snapshot_file import load_snapshot
@@ -35,6 +35,7 @@ FILES: dict[str, tuple[Section, int]] = {
     utility_file.FILE: (utility_file.SPEC, utility_file.SCHEMA_VERSION),
     priors_file.FILE: (priors_file.SPEC, priors_file.SCHEMA_VERSION),
     startup_file.FILE: (startup_file.SPEC, startup_file.SCHEMA_VERSION),
+    coldstart_file.FILE: (coldstart_file.SPEC, coldstart_file.SCHEMA_VERSION),
     _GPUS: (gpu_table.SPEC, gpu_table.SCHEMA_VERSION),
     "models.yaml": (model_table.SPEC, model_table.SCHEMA_VERSION),
 }
@@ -108,6 +109,7 @@ def _faults(folder: Path) -> Iterator[Fault]:
         utility_file.load_utility,
         priors_file.load_priors,
         startup_file.load_startup,
+        coldstart_file.load_coldstart,
         _load_gpu_map,
     ):
         try:

@@ -10,23 +10,18 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.errors import ConfigError
-from omnipilot_slurm.records import Interval
 from omnipilot_slurm.resources import layers_over
 from omnipilot_slurm.strict_yaml import ListOf, Number, Section, load
 from omnipilot_slurm.vllm.eras import ERAS
 from omnipilot_slurm.vllm.overhead import EraCoefficients, StartupCoefficients
+from omnipilot_slurm.yaml_intervals import interval_faults, intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-    from typing import Any
-
-    from omnipilot_slurm.errors import Fault
-    from omnipilot_slurm.strict_yaml import Loaded
 
 FILE = "startup.yaml"
 SCHEMA_VERSION = 1
-_N_BOUNDS = 3
 COMMON = (
     *("weights_frac", "plain_weights_frac", "hidden_copies", "encoder_kib", "encoder_tokens"),
     "context_gib",
@@ -49,34 +44,16 @@ def load_startup(folders: Sequence[Path] = ()) -> StartupCoefficients:
     Raises: ConfigError with every fault of every file.
     """
     loaded = load(layers_over(FILE, folders), SPEC, version=SCHEMA_VERSION)
-    faults = list(_interval_faults(loaded))
+    paths: list[tuple[str, ...]] = [(name,) for name in COMMON]
+    paths += [("eras", era.name, name) for era in ERAS for name in OF_ERA]
+    faults = list(interval_faults(loaded, paths))
     if faults:
         raise ConfigError(faults)
     value = loaded.value
     return StartupCoefficients(
-        **_intervals(value, COMMON),
+        **intervals(value, COMMON),
         draft_frac=value["draft_frac"],
         eras={
-            name: EraCoefficients(**_intervals(era, OF_ERA)) for name, era in value["eras"].items()
+            name: EraCoefficients(**intervals(era, OF_ERA)) for name, era in value["eras"].items()
         },
     )
-
-
-def _intervals(section: Mapping[str, Any], names: Sequence[str]) -> dict[str, Interval]:
-    return {
-        name: Interval(**dict(zip(("lo", "mid", "hi"), section[name], strict=True)))
-        for name in names
-    }
-
-
-def _interval_faults(loaded: Loaded) -> Iterator[Fault]:
-    paths: list[tuple[str, ...]] = [(name,) for name in COMMON]
-    paths += [("eras", era.name, name) for era in ERAS for name in OF_ERA]
-    for path in paths:
-        bounds = loaded.value
-        for key in path:
-            bounds = bounds[key]
-        if len(bounds) != _N_BOUNDS or list(bounds) != sorted(bounds):
-            was = f"was {list(bounds)}"
-            message = f"{'.'.join(path)}: must be [lo, mid, hi] in rising order, {was}"
-            yield loaded.fault(path, message)

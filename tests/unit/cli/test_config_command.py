@@ -83,6 +83,7 @@ def test_the_faults_of_all_files_are_told_at_once(
         utility="schema: 1\nutility: {kv_kneee: 0.8}\n",
         priors="schema: 1\nlaunch: {prior_launches: 2}\nwait: {history_days: 0}\n",
         startup="schema: 1\nweights_frac: [2, 1, 3]\n",
+        coldstart="schema: 1\ncold_start: {ready_s: [2, 1, 3]}\n",
         gpus="schema: 1\ngpus: {h100: {capability: null}}\n",
         models="schema: 1\nshapes: {x: {layers: many}}\n",
     )
@@ -94,7 +95,8 @@ def test_the_faults_of_all_files_are_told_at_once(
     places = [line.removeprefix(f"{site}/").split(" ")[0] for line in lines]
     assert places == sorted(places)
     assert {place.partition(":")[0] for place in places} == {
-        "gpus.yaml", "models.yaml", "omnipilot.yaml", "priors.yaml", "startup.yaml", "utility.yaml",
+        "coldstart.yaml", "gpus.yaml", "models.yaml", "omnipilot.yaml", "priors.yaml",
+        "startup.yaml", "utility.yaml",
     }  # fmt: skip
     assert (
         f"{site}/utility.yaml:2:11: utility: unknown key 'kv_kneee': did you mean 'kv_knee'"
@@ -227,6 +229,9 @@ def test_print_effective_shows_what_holds_and_whose_it_is(
     assert slope["origin"].startswith(f"{shipped_path('etc', 'utility.yaml')}:")
     assert shown["policy.by_user"]["value"] == "{}"
     assert shown["launch.success_by_gpus.4"]["value"] == "0.90"
+    assert shown["cold_start.generations.v1.graphs_s[0]"]["origin"].startswith(
+        f"{shipped_path('etc', 'coldstart.yaml')}:"
+    )
     assert not [key for key in shown if key.startswith("models.")]
 
 
