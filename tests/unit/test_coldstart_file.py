@@ -13,6 +13,7 @@ from omnipilot_slurm.records import Interval
 if TYPE_CHECKING:
     from pathlib import Path
 
+ABOVE_0 = "must be a number above 0 of at most 10000"
 IN_ORDER = "must be [lo, mid, hi] in rising order"
 
 
@@ -45,7 +46,7 @@ def test_a_site_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
         pytest.param(
             ("disk_gib_s: [0, 1, 2]", "process_s: [-1, 1, 2]"),
             [
-                "3:16: cold_start.disk_gib_s[0]: must be a number above 0 of at most 10000, was '0'",
+                f"3:16: cold_start.disk_gib_s[0]: {ABOVE_0}, was '0'",
                 "4:15: cold_start.process_s[0]: must be a number from 0 to 100000, was '-1'",
             ],
             id="a disk that never ends, and time before the start",
