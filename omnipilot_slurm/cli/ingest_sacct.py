@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from omnipilot_slurm.catalog.local import FolderLookup
 from omnipilot_slurm.cli.site_store import (
     opened_for_writing,
     since_time,
@@ -16,16 +18,22 @@ from omnipilot_slurm.cli.site_store import (
     store_options,
     store_path,
 )
+from omnipilot_slurm.cluster.reader import ClusterReader
+from omnipilot_slurm.cluster.source import CommandSource
 from omnipilot_slurm.ingest.accounting import Keeping, Tally
 from omnipilot_slurm.ingest.decided import DecidedJobs
+from omnipilot_slurm.ingest.recognition import Recognised, recognise
 from omnipilot_slurm.ingest.sacct_file import ingest_file
 from omnipilot_slurm.ingest.sacct_live import first_time, ingest_live
 from omnipilot_slurm.ingest.sacct_table import Skipped
 from omnipilot_slurm.ingest.site_key import key_path, load_key, user_keys
-from omnipilot_slurm.settings import load_settings
+from omnipilot_slurm.site_files import read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from omnipilot_slurm.decide.site import Site
+    from omnipilot_slurm.site_files import SiteFiles
 
 _DAY_S = 86_400.0
 _DUMP = """How a dump is made:
@@ -41,7 +49,7 @@ _DUMP = """How a dump is made:
 @click.command(epilog=_DUMP)
 @click.option(
     "--file",
-    "files",
+    "dumps",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A dump, of `sacct -P` with its header line or of `sacct --json`; may be repeated.",
@@ -58,12 +66,21 @@ _DUMP = """How a dump is made:
     show_default=True,
     help="Keep users as hashes under the site's key, or by name.",
 )
+@click.option(
+    "--scripts",
+    "n_scripts",
+    type=click.IntRange(min=0),
+    default=2000,
+    show_default=True,
+    help="Of so many jobs, the latest, read the script to see whether it starts vLLM.",
+)
 @store_options
 @click.option("--json", "as_one_json", is_flag=True, help="Print one JSON object.")
-def sacct(
-    files: tuple[Path, ...],
+def sacct(  # noqa: PLR0917 (one parameter for each option)
+    dumps: tuple[Path, ...],
     since: str | None,
     user_names: str,
+    n_scripts: int,
     config: Path | None,
     store: Path | None,
     *,
@@ -76,31 +93,60 @@ def sacct(
     and job names are not kept.
     """
     path = store_path(config, store)
+    files = read_files(site_folders(config))
     now = time.time()
-    days = load_settings(site_folders(config)).settings.daemon.retention_days
-    oldest = now - days * _DAY_S
-    user_key = _user_key(path, user_names)
-    asked_since = None if since is None else since_time(since, now)
+    oldest = now - files.settings_file.settings.daemon.retention_days * _DAY_S
+    since_s = None if since is None else since_time(since, now)
+    keeping = Keeping(
+        user_key=_user_key(path, user_names),
+        oldest=oldest,
+        at=now,
+        seen_at=now,
+        decided=DecidedJobs(),
+    )
     began = time.monotonic()
-    total = Tally()
+    total, recognised = Tally(), Recognised()
     with opened_for_writing(path) as connection:
-        for file in files:
-            seen_at = min(now, file.stat().st_mtime)
-            keeping = Keeping(
-                user_key=user_key,
-                oldest=max(oldest, asked_since or oldest),
-                at=now,
-                seen_at=seen_at,
-                decided=DecidedJobs(),
+        for dump in dumps:
+            of_dump = replace(
+                keeping,
+                oldest=max(oldest, since_s or oldest),
+                seen_at=min(now, dump.stat().st_mtime),
             )
-            total.add(ingest_file(connection, file, keeping), str(file))
-        if not files:
-            keeping = Keeping(
-                user_key=user_key, oldest=oldest, at=now, seen_at=now, decided=DecidedJobs()
-            )
-            start = first_time(connection, asked_since, keeping)
-            total.add(ingest_live(connection, start, keeping), "sacct")
-    return _told(total, time.monotonic() - began, as_one_json=as_one_json)
+            total.add(ingest_file(connection, dump, of_dump), str(dump))
+        if not dumps:
+            start = first_time(connection, since_s, keeping)
+            tally = ingest_live(connection, start, keeping, n_latest=n_scripts)
+            total.add(tally, "sacct")
+            if tally.latest:
+                recognised = recognise(
+                    connection, tally.latest, _site(files), again=since_s is not None
+                )
+    told = total.as_json() | {
+        "scripts": recognised.n_scripts,
+        "servers": recognised.n_servers,
+        "launches": recognised.n_launches,
+        "elapsed_s": round(time.monotonic() - began, 2),
+    }
+    click.echo(json.dumps(told) if as_one_json else _shown(total, recognised))
+    if recognised.n_servers and not recognised.n_launches:
+        click.echo(
+            "hint: on which GPUs they ran is not known; `omnipilot config check` tells why",
+            err=True,
+        )
+    return _complained(total)
+
+
+def _site(files: SiteFiles) -> Site:
+    """Return the site on this cluster as it is.
+
+    Raises: SlurmError.
+    """
+    cluster = files.settings_file.settings.cluster
+    source = CommandSource(timeout_s=cluster.command_timeout_s)
+    snapshot = ClusterReader(source, slow_poll_s=cluster.slow_poll_s).read(time.time())
+    # what a job's model is, is looked up in the catalog alone: its folder may be anybody's
+    return files.site(snapshot, FolderLookup(roots=[]), files.experience())
 
 
 def _user_key(store: Path, user_names: str) -> Callable[[str], str | None]:
@@ -110,11 +156,17 @@ def _user_key(store: Path, user_names: str) -> Callable[[str], str | None]:
     return user_keys(load_key(key_path(store)))
 
 
-def _told(total: Tally, elapsed_s: float, *, as_one_json: bool) -> int | None:
-    if as_one_json:
-        click.echo(json.dumps(total.as_json() | {"elapsed_s": round(elapsed_s, 2)}))
-    else:
-        click.echo(total.shown())
+def _shown(total: Tally, recognised: Recognised) -> str:
+    if not recognised.n_scripts:
+        return total.shown()
+    return (
+        f"{total.shown()}\n{recognised.n_scripts} scripts read, {recognised.n_servers} start a "
+        f"vLLM server; {recognised.n_launches} launches that nobody was asked about"
+    )
+
+
+def _complained(total: Tally) -> int | None:
+    """Tell what cannot be read; return the exit code: 1 where that was all there was."""
     for fault in total.faults:
         click.echo(fault, err=True)
     if total.n_faults > len(total.faults):

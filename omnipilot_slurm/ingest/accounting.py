@@ -7,7 +7,7 @@ where the last batch ended. Called by sacct_file and sacct_live.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from omnipilot_slurm.ingest.decided import DecidedJobs
     from omnipilot_slurm.store.progress import Progress
 
-BATCH_ROWS: Final = 5000
+#: so many at once: another writer waits for a batch, the daemon at most a second
+BATCH_ROWS: Final = 2000
 MAX_FAULTS: Final = 20
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a reading found: rows by kind, the first faults as texts, and how many rows were new."""
+    """What a reading found: rows by kind, the first faults as texts, and how many rows were new.
+
+    `latest` are the last of the jobs, as many as it has room for.
+    """
 
     n_jobs: int = 0
     n_changed: int = 0
@@ -41,6 +45,7 @@ class Tally:
     n_faults: int = 0
     skipped: Counter[Skipped] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    latest: deque[SacctJob] = field(default_factory=lambda: deque(maxlen=0))
 
     def fault(self, fault: Fault) -> None:
         """Count a row that cannot be read, and keep the first of them."""
@@ -125,6 +130,7 @@ def keep(
             if keeping.decided is not None:
                 tally.n_outcomes += keeping.decided.record(connection, wanted)
             set_progress(connection, *reached())
+        tally.latest.extend(wanted)
 
 
 def _accounted(jobs: Iterable[SacctJob], keeping: Keeping) -> Iterator[AccountedJob]:

@@ -13,8 +13,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from omnipilot_slurm.ingest.ending import NO_LOG, LogSigns, ending, signs_of
-from omnipilot_slurm.ingest.job_log import read_log
+from omnipilot_slurm.ingest.job_log import ended_how, read_log
 from omnipilot_slurm.ingest.tags import decision_of
 from omnipilot_slurm.records import Verdict
 from omnipilot_slurm.store.outcomes import JobOutcome, LinkedBy, record_outcomes
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Sequence
 
+    from omnipilot_slurm.ingest.ending import Ending
     from omnipilot_slurm.ingest.sacct_job import SacctJob
 
 #: Slurm notes the second in which it took the job: that of the answer, or one soon after
@@ -57,11 +57,10 @@ class DecidedJobs:
         outcomes: list[JobOutcome] = []
         launches: list[FinishedLaunch] = []
         for linked in _linked(connection, [job for job in jobs if job.ended_at is not None]):
-            text = self._read(linked.job) if linked.job.started_at is not None else ""
-            signs = signs_of(text) if text else NO_LOG
-            outcome = _outcome(linked, signs)
-            outcomes.append(outcome)
-            launches += _launch(linked, outcome, signs)
+            ended = ended_how(linked.job, self._read)
+            if ended is not None:
+                outcomes.append(_outcome(linked, ended))
+                launches += _launch(linked, ended)
         record_launches(connection, launches)
         return record_outcomes(connection, outcomes)
 
@@ -125,10 +124,9 @@ def _by_id(connection: sqlite3.Connection, decision_id: str) -> _Decision | None
     return _Decision(row[0], row[1], json.loads(row[2]) if row[2] else None)
 
 
-def _outcome(linked: _Linked, signs: LogSigns) -> JobOutcome:
+def _outcome(linked: _Linked, ended: Ending) -> JobOutcome:
     job = linked.job
     assert job.ended_at is not None
-    outcome, evidence = ending(job.state, job.started_at, job.ended_at, signs)
     return JobOutcome(
         job_id=job.job_id,
         submitted_at=job.submitted_at,
@@ -137,12 +135,12 @@ def _outcome(linked: _Linked, signs: LogSigns) -> JobOutcome:
         started_at=job.started_at,
         ended_at=job.ended_at,
         state=job.state,
-        outcome=outcome,
-        evidence=evidence,
+        outcome=ended.outcome,
+        evidence=ended.evidence,
     )
 
 
-def _launch(linked: _Linked, outcome: JobOutcome, signs: LogSigns) -> Iterator[FinishedLaunch]:
+def _launch(linked: _Linked, ended: Ending) -> Iterator[FinishedLaunch]:
     """Yield the launch, where the decision says on which arm the server was started."""
     record = linked.decision.record or {}
     was_changed = linked.decision.verdict == Verdict.REWRITE
@@ -150,14 +148,14 @@ def _launch(linked: _Linked, outcome: JobOutcome, signs: LogSigns) -> Iterator[F
     if not arm or not launch:
         return
     yield FinishedLaunch(
-        job_id=outcome.job_id,
-        submitted_at=outcome.submitted_at,
-        decision_id=outcome.decision_id,
+        job_id=linked.job.job_id,
+        submitted_at=linked.job.submitted_at,
+        decision_id=linked.decision.id,
         gpu=arm["gpu"],
         n_gpus=arm["n_gpus"],
         tensor_parallel=arm["tensor_parallel"],
         precision=arm["precision"],
-        engine_version=signs.version or launch["vllm_version"],
-        outcome=outcome.outcome,
+        engine_version=ended.version or launch["vllm_version"],
+        outcome=ended.outcome,
         checked=arm["starts"] in _STARTS,
     )

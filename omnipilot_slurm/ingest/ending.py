@@ -55,6 +55,14 @@ class LogSigns(NamedTuple):
 NO_LOG: Final = LogSigns()
 
 
+class Ending(NamedTuple):
+    """How a server ended, which sign told, and vLLM's version where its log says it."""
+
+    outcome: LaunchOutcome
+    evidence: str
+    version: str | None
+
+
 def signs_of(text: str) -> LogSigns:
     """Return what a log, or its beginning and end, shows."""
     version = _VERSION.search(text)

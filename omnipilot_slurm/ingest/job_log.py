@@ -1,7 +1,8 @@
-"""The beginning and the end of a job's log, where it can be read.
+"""How a job's server ended, from its log where that can be read.
 
-In: the path with Slurm's %-patterns, and the job. Out: text, "" where there is none. Nothing of it
-is kept. Called by decided; the file is a user's, so that it may be anything.
+In: a job of the accounting, with the path of its log in Slurm's %-patterns. Out: an Ending. Nothing
+of the log is kept. Called by decided, recognition and replaying; the file is a user's, so that it
+may be anything.
 """
 
 from __future__ import annotations
@@ -11,12 +12,26 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final
 
+from omnipilot_slurm.ingest.ending import NO_LOG, Ending, ending, signs_of
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omnipilot_slurm.ingest.sacct_job import SacctJob
 
 HEAD_BYTES: Final = 512 << 10
 TAIL_BYTES: Final = 128 << 10
 _PATTERN: Final = re.compile(r"%(\d*)([A-Za-z%])")
+
+
+def ended_how(job: SacctJob, read: Callable[[SacctJob], str] | None = None) -> Ending | None:
+    """Return how the server of a job ended, None while it runs; `read` returns a log's text."""
+    if job.ended_at is None:
+        return None
+    text = (read or read_log)(job) if job.started_at is not None else ""
+    signs = signs_of(text) if text else NO_LOG
+    outcome, evidence = ending(job.state, job.started_at, job.ended_at, signs)
+    return Ending(outcome, evidence, signs.version)
 
 
 def read_log(job: SacctJob) -> str:

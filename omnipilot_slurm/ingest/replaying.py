@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omnipilot_slurm.decide.as_json import as_json
 from omnipilot_slurm.decide.decision import decide
-from omnipilot_slurm.ingest.ending import NO_LOG, ending, signs_of
-from omnipilot_slurm.ingest.job_log import read_log
+from omnipilot_slurm.ingest.job_log import ended_how
 from omnipilot_slurm.ingest.past_job import as_submitted
 from omnipilot_slurm.records import Mode
 
@@ -115,17 +114,6 @@ def decided(submission: Submission, site: Site) -> Decision:
     return decide(submission, site, expired=lambda: time.thread_time() > end)
 
 
-def ended_how(job: SacctJob) -> tuple[str, str] | None:
-    """Return how the server of a job ended and by which sign, None while it runs."""
-    if job.ended_at is None:
-        return None
-    text = read_log(job) if job.started_at is not None else ""
-    outcome, sign = ending(
-        job.state, job.started_at, job.ended_at, signs_of(text) if text else NO_LOG
-    )
-    return outcome.value, sign
-
-
 def _replayed(past: PastJob, decision: Decision) -> Replayed:
     finding, job = decision.finding, past.accounted
     ended = None if job is None else ended_how(job)
@@ -136,8 +124,8 @@ def _replayed(past: PastJob, decision: Decision) -> Replayed:
         text=finding.reason.text,
         starts=None if finding.asked is None else finding.asked.starts.value,
         record=as_json(decision),
-        ended=None if ended is None else ended[0],
-        evidence=None if ended is None else ended[1],
+        ended=None if ended is None else ended.outcome.value,
+        evidence=None if ended is None else ended.evidence,
         gpu_hours=None if job is None else _gpu_hours(job),
     )
 

@@ -11,6 +11,7 @@ import os
 import subprocess
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -61,13 +62,17 @@ def first_time(connection: sqlite3.Connection, since: float | None, keeping: Kee
     return max(before.read_to - OVERLAP_S, keeping.oldest)
 
 
-def ingest_live(connection: sqlite3.Connection, since: float, keeping: Keeping) -> Tally:
+def ingest_live(
+    connection: sqlite3.Connection, since: float, keeping: Keeping, *, n_latest: int = 0
+) -> Tally:
     """Write the jobs of [since, now) that are not there yet or have changed.
+
+    The Tally holds the last `n_latest` of them.
 
     Raises: SlurmError when sacct fails, sqlite3.Error when the database refuses; the days that
     were done before stay.
     """
-    tally = Tally()
+    tally = Tally(latest=deque(maxlen=n_latest))
     start = since
     while start < keeping.at:
         end = min(start + WINDOW_S, keeping.at)

@@ -100,6 +100,25 @@ def record_jobs(connection: sqlite3.Connection, jobs: Iterable[AccountedJob]) ->
     return len(changed)
 
 
+def looked_at(connection: sqlite3.Connection, job_id: str, submitted_at: float) -> bool:
+    """Return whether a job's script was read before."""
+    row = connection.execute(
+        "SELECT serves FROM jobs WHERE job_id = ? AND submitted_at = ?", (job_id, submitted_at)
+    ).fetchone()
+    return row is not None and row[0] in {"script", "no"}
+
+
+def set_serves(
+    connection: sqlite3.Connection, keys: Iterable[tuple[str, float]], *, is_server: bool
+) -> None:
+    """Write what the script of jobs says, in the caller's transaction."""
+    serves = "script" if is_server else "no"
+    connection.executemany(
+        "UPDATE jobs SET serves = ? WHERE job_id = ? AND submitted_at = ?",
+        ((serves, *key) for key in keys),
+    )
+
+
 def demand(connection: sqlite3.Connection, since: float, until: float) -> Iterator[DemandHour]:
     """Yield the hours that start in [since, until), in order; hours without jobs are not there.
 
@@ -146,9 +165,14 @@ def _merged(before: AccountedJob, job: AccountedJob) -> AccountedJob:
         # sacct --json of 22.05 tells no exit codes
         later = later._replace(exit_code=earlier.exit_code, signal=earlier.signal)
     return later._replace(
-        serves=later.serves or earlier.serves,
+        serves=_surer(earlier.serves, later.serves),
         decision_id=later.decision_id or earlier.decision_id,
     )
+
+
+def _surer(one: str | None, other: str | None) -> str | None:
+    """Return what is known of a job's script: what was read in it counts before its name."""
+    return one if one in {"script", "no"} or other is None else other
 
 
 def _count(added: defaultdict[_Hour, list[float]], job: AccountedJob, sign: int) -> None:

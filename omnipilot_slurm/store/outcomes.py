@@ -71,6 +71,14 @@ def outcomes(connection: sqlite3.Connection, since: float) -> Iterator[JobOutcom
         yield one._replace(linked_by=LinkedBy(one.linked_by), outcome=LaunchOutcome(one.outcome))
 
 
+def has_outcome(connection: sqlite3.Connection, job_id: str, submitted_at: float) -> bool:
+    """Return whether a job is known to have been decided on."""
+    row = connection.execute(
+        "SELECT 1 FROM outcomes WHERE job_id = ? AND submitted_at = ?", (job_id, submitted_at)
+    ).fetchone()
+    return row is not None
+
+
 def delete_before(connection: sqlite3.Connection, at: float, *, limit: int) -> int:
     """Delete up to `limit` outcomes of jobs that ended before a Unix time; return how many went."""
     oldest = (
