@@ -11,6 +11,9 @@ REPORTS: dict[str, Subcommand] = {
     "decisions": Subcommand(
         "omnipilot_slurm.cli.report_decisions:decisions", "What was decided, and its worth."
     ),
+    "model": Subcommand(
+        "omnipilot_slurm.cli.report_model:model", "How good the cost model is, in pictures."
+    ),
 }
 
 
