@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from omnipilot_slurm.cli.site_store import site_folders
 from omnipilot_slurm.cli.text_table import table
-from omnipilot_slurm.errors import OmnipilotError
+from omnipilot_slurm.errors import ConfigError, OmnipilotError
 from omnipilot_slurm.resources import SITE_FOLDER
+from omnipilot_slurm.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,11 +114,11 @@ def asked(path: Path, operation: str) -> dict[str, Any]:
 def _socket(config: Path | None, path: Path | None) -> Path:
     if path is not None:
         return path
-    # so that --socket works beside a configuration with faults
-    from omnipilot_slurm.cli.site_store import site_folders  # noqa: PLC0415 (reads YAML)
-    from omnipilot_slurm.settings import load_settings  # noqa: PLC0415 (as above)
-
-    return load_settings(site_folders(config)).settings.daemon.socket
+    try:
+        return load_settings(site_folders(config)).settings.daemon.socket
+    except ConfigError as error:
+        hint = "omnipilotd runs on with what it had; --socket PATH asks it all the same"
+        raise ConfigError(error.faults, hint=hint) from error
 
 
 def _rows(prefix: str, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -108,10 +108,8 @@ def _weighed(option: Option) -> Weighed:
 def _text(found: Preferences, pairs: Sequence[PreferencePair]) -> Iterator[str]:
     kinds = Counter(pair.did for pair in pairs)
     listed = ", ".join(f"{did} {kinds[did]}" for did in Did if kinds[did])
-    yield (
-        f"evidence: {found.n_pairs} choices of {found.n_users} users"
-        f"{f' ({listed})' if listed else ''}"
-    )
+    choices, users = _count(found.n_pairs, "choice"), _count(found.n_users, "user")
+    yield f"evidence: {choices} of {users}{f' ({listed})' if listed else ''}"
     if pairs:
         yield from ("", *_pairs_text(pairs))
     if not found.is_enough:
@@ -128,6 +126,10 @@ def _text(found: Preferences, pairs: Sequence[PreferencePair]) -> Iterator[str]:
         yield "no proposal: the intervals of all weights hold the ones in force"
         return
     yield f"explained with those proposed:       {found.n_explained_after} of {found.n_pairs}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def _weights_text(found: Preferences) -> list[str]:

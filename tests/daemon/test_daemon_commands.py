@@ -93,3 +93,17 @@ def test_a_user_whom_the_daemon_does_not_answer_is_told_who_may_ask(
     assert code == 1
     hint = "run this as root or the daemon's user; it answers nobody else"
     assert said == f"error: {path}: omnipilotd hung up without an answer\nhint: {hint}\n"
+
+
+def test_beside_a_broken_configuration_the_socket_can_still_be_named(
+    daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = daemon.folder / "omnipilot.yaml"
+    path.write_text("schema: 1\npolicy: {mode: on}\n")
+    code, _, said = run(capsys, "status", "--config", str(daemon.folder))
+    assert code == 1
+    fault = "must be one of observe, advise, enforce, was 'on'"
+    assert said.startswith(f"error: {path}:2:16: policy.mode: {fault}")
+    hint = "omnipilotd runs on with what it had; --socket PATH asks it all the same"
+    assert said.endswith(f"hint: {hint}\n")
+    assert run(capsys, "status", "--socket", str(daemon.socket))[0] == 0
