@@ -7,7 +7,7 @@ the daemon's loading thread, `advise` and replay.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.catalog.local import Pending, find_model
@@ -16,6 +16,7 @@ from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
 from omnipilot_slurm.decide.success import LaunchCounts, LaunchPriors, launch_priors
+from omnipilot_slurm.decide.usage import UsualLoads, usual_loads
 from omnipilot_slurm.decide.wait_history import QueueWaits, WaitHistory, queue_waits
 from omnipilot_slurm.errors import ArtifactError, CatalogError, ConfigError, Fault, near_names
 from omnipilot_slurm.predict import artifact
@@ -29,7 +30,7 @@ from omnipilot_slurm.startup_file import load_startup
 from omnipilot_slurm.utility_file import load_utility
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from omnipilot_slurm.catalog.local import Folders
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.decide.assumed import Assumed
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Models
+    from omnipilot_slurm.decide.usage import ServedLoad
     from omnipilot_slurm.site_settings import GpuMap, UtilitySettings
     from omnipilot_slurm.strict_yaml import Layer
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
@@ -56,10 +58,14 @@ class CostModelInForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experience:
-    """What is known of launches and queue waits: assumed, and corrected by the site's own jobs."""
+    """What is known of launches and queue waits: assumed, and corrected by the site's own jobs.
+
+    `loads` are what earlier servers were asked.
+    """
 
     launches: LaunchPriors
     waits: QueueWaits
+    loads: UsualLoads = field(default_factory=UsualLoads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +81,16 @@ class SiteFiles:
     assumed: Assumed
 
     def experience(
-        self, launches: LaunchCounts | None = None, waits: WaitHistory | None = None
+        self,
+        launches: LaunchCounts | None = None,
+        waits: WaitHistory | None = None,
+        served: Iterable[ServedLoad] = (),
     ) -> Experience:
         """Return what the site's own jobs make of what is assumed of launches and waits."""
         return Experience(
             launches=launch_priors(self.assumed.launch, launches or LaunchCounts()),
             waits=queue_waits(self.assumed.wait, waits or WaitHistory()),
+            loads=usual_loads(served),
         )
 
     @property
@@ -106,6 +116,7 @@ class SiteFiles:
             predictor=self.predictor,
             launches=experience.launches,
             waits=experience.waits,
+            loads=experience.loads,
             utility=self.utility,
             policy=settings.policy,
             workload=settings.workload,

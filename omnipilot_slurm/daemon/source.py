@@ -31,6 +31,7 @@ from omnipilot_slurm.settings import FILE
 from omnipilot_slurm.site_check import FILES, own_files
 from omnipilot_slurm.site_files import Experience, SiteFiles, read_files
 from omnipilot_slurm.store.database import open_for_reading
+from omnipilot_slurm.store.served_loads import served_loads
 from omnipilot_slurm.store.site_tables import launch_counts, wait_history
 
 if TYPE_CHECKING:
@@ -172,13 +173,15 @@ def _experience(files: SiteFiles) -> tuple[Experience, str | None]:
     now = time.time()
     since_launches = now - files.assumed.launch.history_days * _SECONDS_PER_DAY
     since_waits = now - files.assumed.wait.history_days * _SECONDS_PER_DAY
+    since_loads = now - files.assumed.load.history_days * _SECONDS_PER_DAY
     try:
         with closing(open_for_reading(path)) as connection:
             launches = launch_counts(connection, since_launches)
             waits = wait_history(connection, since_waits)
+            served = list(served_loads(connection, since_loads))
     except StoreError as error:
         return files.experience(), str(error)
-    return files.experience(launches, waits), None
+    return files.experience(launches, waits, served), None
 
 
 def reading_budget() -> Expired:
