@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from omnipilot_slurm.catalog.local import Pending, find_model
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.cluster.snapshot_file import FILE as SNAPSHOT_FILE
+from omnipilot_slurm.coldstart_file import load_coldstart
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
 from omnipilot_slurm.decide.success import LaunchCounts, LaunchPriors, launch_priors
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.decide.pools import GpuPool
     from omnipilot_slurm.decide.site import Models
     from omnipilot_slurm.decide.usage import ServedLoad
+    from omnipilot_slurm.predict.coldstart import ColdStartCoefficients
     from omnipilot_slurm.site_settings import GpuMap, UtilitySettings
     from omnipilot_slurm.strict_yaml import Layer
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
@@ -76,6 +78,7 @@ class SiteFiles:
     settings_file: SettingsFile
     catalog: Catalog
     startup: StartupCoefficients
+    cold_start: ColdStartCoefficients
     cost_model: CostModelInForce
     utility: UtilitySettings
     assumed: Assumed
@@ -113,6 +116,7 @@ class SiteFiles:
             pools=self.pools(snapshot),
             models=models_of(self.catalog, folders),
             startup=self.startup,
+            cold_start=self.cold_start,
             predictor=self.predictor,
             launches=experience.launches,
             waits=experience.waits,
@@ -167,6 +171,7 @@ def read_files(folders: Sequence[Path]) -> SiteFiles:
         settings_file=settings_file,
         catalog=catalog,
         startup=load_startup(folders),
+        cold_start=load_coldstart(folders),
         cost_model=cost_model_in_force(settings_file.settings.daemon.model),
         utility=load_utility(folders),
         assumed=load_priors(folders),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from omnipilot_slurm.vllm.report import LaunchReport
 
 _DIGITS: Final = 6
+#: targets that are computed, with bounds of their own, not learned
+_COMPUTED: Final = frozenset({"kv_usage_frac", "cold_start_s"})
 _CACHE: Final = ("kv",)
 _PARTS: Final = (
     *("weights", "activation", "cuda_graphs", "non_torch"),
@@ -192,13 +194,15 @@ def _memory(report: LaunchReport, names: Sequence[str]) -> dict[str, object] | N
 
 
 def _predictions(prediction: Prediction) -> dict[str, object]:
-    """Return the targets; an estimate that is not calibrated has no bounds."""
+    """Return the targets; of those of an estimate that is not calibrated no bounds are known."""
     found: dict[str, object] = {}
     for name, interval in prediction.targets.items():
         bounds = _interval(interval)
-        if not prediction.calibrated:
+        if not prediction.calibrated and name not in _COMPUTED:
             bounds |= {"lo": None, "hi": None}
         found[name] = bounds | {"unit": TARGET_UNITS[name]}
+        if name == "cold_start_s":
+            found[name] = bounds | {"unit": TARGET_UNITS[name], "estimated": True}
     return found
 
 

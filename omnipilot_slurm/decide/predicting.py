@@ -14,6 +14,7 @@ import numpy as np
 
 from omnipilot_slurm.decide.arms import max_model_len
 from omnipilot_slurm.predict import roofline
+from omnipilot_slurm.predict.coldstart import cold_start
 from omnipilot_slurm.predict.live import ArmSetup
 from omnipilot_slurm.predict.rows import live_row, table
 from omnipilot_slurm.records import Interval, Prediction, Starts
@@ -35,7 +36,7 @@ def predicted(question: Question, rated: Sequence[RatedArm]) -> tuple[RatedArm, 
     found = _estimates(question, able) if predictor is None else _learned(question, able, predictor)
     made = {id(one): prediction for one, prediction in zip(able, found, strict=True)}
     return tuple(
-        replace(one, prediction=_with_cache(question, one, made[id(one)]))
+        replace(one, prediction=_with_computed(question, one, made[id(one)]))
         if id(one) in made
         else one
         for one in rated
@@ -111,13 +112,27 @@ def _exactly(columns: Mapping[str, Sequence[float]], i: int) -> dict[str, Interv
     return {name: Interval(lo=v[i], mid=v[i], hi=v[i]) for name, v in columns.items()}
 
 
-def _with_cache(question: Question, rated: RatedArm, prediction: Prediction) -> Prediction:
-    """Add the share of the cache in use, which is computed and not learned."""
+def _with_computed(question: Question, rated: RatedArm, prediction: Prediction) -> Prediction:
+    """Add what is not learned: the share of the cache in use, and the time until the first answer.
+
+    None of it where no memory was planned.
+    """
+    computed = {}
     pressure = kv_pressure(question, rated)
-    if pressure is None:
-        return prediction
-    usage = Interval(lo=min(pressure.lo, 1.0), mid=min(pressure.mid, 1.0), hi=min(pressure.hi, 1.0))
-    return replace(prediction, targets={**prediction.targets, "kv_usage_frac": usage})
+    if pressure is not None:
+        computed["kv_usage_frac"] = Interval(
+            lo=min(pressure.lo, 1.0), mid=min(pressure.mid, 1.0), hi=min(pressure.hi, 1.0)
+        )
+    if rated.report.memory is not None:
+        computed["cold_start_s"] = _cold_start_s(question, rated, rated.report.memory.weights)
+    return replace(prediction, targets={**prediction.targets, **computed})
+
+
+def _cold_start_s(question: Question, rated: RatedArm, weights_gib: Interval) -> Interval:
+    args, model = rated.engine, question.model
+    length = max_model_len(model, args)
+    engines = question.engines.scheduling(args, model, rated.pool.gpu, length).engine.values
+    return cold_start(args, model, weights_gib, engines, question.site.cold_start).total
 
 
 def kv_pressure(question: Question, rated: RatedArm) -> Interval | None:

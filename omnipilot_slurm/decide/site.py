@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.decide.success import LaunchPriors
     from omnipilot_slurm.decide.wait_history import QueueWaits
     from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.predict.coldstart import ColdStartCoefficients
     from omnipilot_slurm.predict.live import ArmPredictor
     from omnipilot_slurm.site_settings import (
         MessageSettings,
@@ -64,6 +65,7 @@ class Site:
     pools: tuple[GpuPool, ...]
     models: Models
     startup: StartupCoefficients
+    cold_start: ColdStartCoefficients
     predictor: ArmPredictor | None
     launches: LaunchPriors
     waits: QueueWaits

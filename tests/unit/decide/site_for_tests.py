@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.cluster_facts import NodeShape, PartitionFacts, Snapshot
+from omnipilot_slurm.coldstart_file import load_coldstart
 from omnipilot_slurm.decide.decision import Decision, decide
 from omnipilot_slurm.decide.pools import pools_of
 from omnipilot_slurm.decide.site import KnownModel, Site, UnknownModel
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.decide.assumed import Assumed
     from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.predict.coldstart import ColdStartCoefficients
     from omnipilot_slurm.predict.live import ArmSetup
     from omnipilot_slurm.records import Workload
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
@@ -65,6 +67,11 @@ def catalog() -> Catalog:
 @lru_cache
 def startup() -> StartupCoefficients:
     return load_startup()
+
+
+@lru_cache
+def cold_start() -> ColdStartCoefficients:
+    return load_coldstart()
 
 
 @lru_cache
@@ -155,6 +162,7 @@ def site(mode: Mode = Mode.ENFORCE, snapshot: Snapshot = SNAPSHOT, **policy: Any
         pools=pools_of(snapshot, GPU_MAP, gpus, gpu_named),
         models=models,
         startup=startup(),
+        cold_start=cold_start(),
         predictor=None,
         launches=launch_priors(assumed().launch, LaunchCounts()),
         waits=queue_waits(assumed().wait, WaitHistory()),

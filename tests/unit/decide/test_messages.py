@@ -247,8 +247,8 @@ def test_better_place_is_advised_with_its_gain_and_the_load_that_it_is_for() -> 
     assert told(decision) == [
         "better: 1x H200-SXM5-141GB, TP 1 in partition h200 (asked: 1x H100-SXM5-80GB, TP 1)",
         (
-            "why: for 32 requests at a time (usual here) worth $108.80 more over 8 h"
-            " ($75.40 to $142.19) than yours: 1,000 tok/s (830 to 1,200), 200 ms TTFT (100 to 400)"
+            "why: for 32 requests at a time (usual here) worth $108.53 more over 8 h"
+            " ($75.21 to $141.84) than yours: 1,000 tok/s (830 to 1,200), 200 ms TTFT (100 to 400)"
             " at $3.00/h"
         ),
         there("3,000 tok/s (2,500 to 3,600)", "3.80", "98", "0.1 h (0.0 to 0.2"),
@@ -262,7 +262,7 @@ def test_better_place_is_taken_where_all_was_left_open() -> None:
     assert decision.verdict is Verdict.REWRITE
     lines = told(decision)
     assert lines[0].startswith("changed to 1x H200-SXM5-141GB, TP 1 in partition h200 (asked: ")
-    assert lines[1].startswith("why: for 1 request at a time (as you said) worth $108.80 more ")
+    assert lines[1].startswith("why: for 1 request at a time (as you said) worth $108.53 more ")
     assert lines[3:] == [KEEP, MORE]
 
 
