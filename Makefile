@@ -42,3 +42,7 @@ bench-model:
 # needs root, a C compiler and libslurm-dev
 bench-shim:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/shim_rate.py --rounds 31 --jobs 40
+
+# the same; every job a candidate for every GPU, everything switched on
+bench-storm:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/storm_rate.py --rounds 31 --jobs 40

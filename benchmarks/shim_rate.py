@@ -38,7 +38,7 @@ from omnipilot_slurm.sandbox import DEFAULT_NODES, Sandbox, daemons, startup  # 
 from omnipilot_slurm.sandbox.pilot import Pilot  # noqa: E402 (as above)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NOBODY_UID = 65534
 TRIVIAL_PLUGIN = """
@@ -119,14 +119,17 @@ class Arm:
     """One way to run a slurmctld: a plugin, what stands behind its socket, and what is submitted.
 
     `daemon` serves the socket in a process of its own; None: nobody listens. `pilot`: OmniPilot as
-    it is, the shim and omnipilotd in enforce mode. `is_new`: no script comes twice.
+    it is, the shim and omnipilotd in enforce mode. `is_new`: no script comes twice; `is_new_load`:
+    no load either. `n_nodes` of the sandbox's nodes are there, each of another GPU.
     """
 
     plugin: str | None
     script: str
     daemon: Callable[[Path], None] | None = None
-    pilot: bool = False
+    pilot: Pilot | None = None
     is_new: bool = False
+    is_new_load: bool = False
+    n_nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +149,9 @@ ARMS = {
     "vllm, dead": Arm(plugin="shim", script=VLLM_SCRIPT),
     "vllm, hung": Arm(plugin="shim", script=VLLM_SCRIPT, daemon=serve_nothing),
     "vllm, echo": Arm(plugin="shim", script=VLLM_SCRIPT, daemon=serve_echo),
-    "vllm, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=True),
+    "vllm, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=Pilot()),
     "new, echo": Arm(plugin="shim", script=VLLM_SCRIPT, daemon=serve_echo, is_new=True),
-    "new, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=True, is_new=True),
+    "new, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=Pilot(), is_new=True),
 }
 CLAIMS = (
     Claim(arm="other, shim", baseline="other, trivial", at_least=0.97),
@@ -181,9 +184,9 @@ def running(arm: Arm, folder: Path, *, timings: Path | None = None) -> Iterator[
     sandbox = Sandbox(
         folder / "slurm",
         accounting=False,
-        nodes=DEFAULT_NODES[:1],
+        nodes=DEFAULT_NODES[: arm.n_nodes],
         plugin=plugin if arm.plugin else None,
-        pilot=Pilot() if arm.pilot else None,
+        pilot=arm.pilot,
     )
     if arm.plugin:
         plugin.mkdir()
@@ -221,7 +224,8 @@ class Submitter:
         script = self.folder / "job.sh"
         script.write_text(arm.script)
         n_each = n_jobs // self.n_processes
-        words = [self.program, script, self.n_processes, n_each, NOBODY_UID, int(arm.is_new)]
+        new = 2 if arm.is_new_load else int(arm.is_new)
+        words = [self.program, script, self.n_processes, n_each, NOBODY_UID, new]
         done = subprocess.run(
             [str(word) for word in words],
             env={"PATH": os.environ["PATH"], **user_environment(), **sandbox.env()},
@@ -261,9 +265,15 @@ def forget_jobs(sandbox: Sandbox) -> None:
 
 
 def measure_rates(
-    names: list[str], options: argparse.Namespace, folder: Path, submitter: Submitter
+    arms: Mapping[str, Arm],
+    options: argparse.Namespace,
+    folder: Path,
+    submitter: Submitter,
+    *,
+    ended: Callable[[str, Sandbox], None] = lambda _name, _sandbox: None,
 ) -> dict[str, list[float]]:
-    """Return the submissions per second of each arm, by round."""
+    """Return the submissions per second of each arm, by round; `ended` sees each before it goes."""
+    names = list(arms)
     rates: dict[str, list[float]] = {name: [] for name in names}
     rounds_until_full = max(1, MAX_HELD_JOBS // (options.jobs + WARM_UP_JOBS))
     with ExitStack() as stack:
@@ -271,16 +281,18 @@ def measure_rates(
         for index, name in enumerate(names):
             place = folder / str(index)
             place.mkdir()
-            sandboxes[name] = stack.enter_context(running(ARMS[name], place))
+            sandboxes[name] = stack.enter_context(running(arms[name], place))
         shuffled = random.Random(1)
         for round_ in range(options.rounds):
             if round_ % rounds_until_full == 0:
                 for sandbox in sandboxes.values():
                     forget_jobs(sandbox)
             for name in shuffled.sample(names, len(names)):
-                arm, sandbox = ARMS[name], sandboxes[name]
+                arm, sandbox = arms[name], sandboxes[name]
                 submitter.rate(arm, sandbox, WARM_UP_JOBS)
                 rates[name].append(submitter.rate(arm, sandbox, options.jobs))
+        for name, sandbox in sandboxes.items():
+            ended(name, sandbox)
     return rates
 
 
@@ -296,12 +308,12 @@ def measure_inside_us(arm: Arm, place: Path, submitter: Submitter, n_jobs: int) 
     return sorted(map(float, timings.read_text().split()[WARM_UP_JOBS:]))
 
 
-def report(rates: dict[str, list[float]]) -> bool:
+def report(rates: dict[str, list[float]], claims: Sequence[Claim] = CLAIMS) -> bool:
     """Print rates and ratios; True when every ratio reaches what it is held against."""
     for name, values in rates.items():
         print(f"{name:17} {statistics.median(values):5.0f} submissions/s")
     holds = True
-    for claim in CLAIMS:
+    for claim in claims:
         if not {claim.arm, claim.baseline} <= rates.keys():
             continue
         pairs = zip(rates[claim.arm], rates[claim.baseline], strict=True)
@@ -329,7 +341,8 @@ def main() -> int:
         folder = Path(temporary)
         folder.chmod(0o755)
         submitter = Submitter(folder, n_processes=options.submitters)
-        holds = report(measure_rates(options.only, options, folder, submitter))
+        arms = {name: ARMS[name] for name in options.only}
+        holds = report(measure_rates(arms, options, folder, submitter))
         for name in options.only:
             arm, place = ARMS[name], folder / name.replace(", ", "-")
             if arm.plugin:

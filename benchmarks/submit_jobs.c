@@ -2,7 +2,7 @@
  *
  * usage: submit_jobs SCRIPT N_PROCESSES N_EACH UID NEW   (SLURM_CONF names the Slurm)
  * Prints the seconds from the first submission to the last answer. With NEW = 1 each script ends
- * in a comment of its own. Build: cc -O2 -o submit_jobs submit_jobs.c -lslurm (Debian: libslurm-dev)
+ * in a comment of its own, with NEW = 2 in a load of its own. Build: cc -O2 -o submit_jobs submit_jobs.c -lslurm (Debian: libslurm-dev)
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -32,7 +32,7 @@ static char *read_file(const char *path)
     return text;
 }
 
-static int submit_all(char *script, int n_jobs, uid_t uid, int is_new)
+static int submit_all(char *script, int n_jobs, uid_t uid, int new)
 {
     char *end = script + strlen(script);
     uint32_t n_env = 0;
@@ -44,8 +44,11 @@ static int submit_all(char *script, int n_jobs, uid_t uid, int is_new)
         job_desc_msg_t job;
         submit_response_msg_t *answer = NULL;
         slurm_init_job_desc_msg(&job);
-        if (is_new)
+        if (new == 1)
             snprintf(end, 64, "# %d %d\n", (int)getpid(), i);
+        if (new == 2) /* a prompt of 500 to 1499 tokens, an answer of 100 to 499 */
+            snprintf(end, 64, "#OMNIPILOT isl=%d osl=%d\n", 500 + i % 1000,
+                     100 + (int)(getpid() + i / 1000) % 400);
         job.script = script;
         job.name = "benchmark";
         job.environment = environ;

@@ -128,7 +128,7 @@ def _write_etc(site: Site, plugin: Path | None, pilot: Pilot | None) -> bool:
         folder = site.folders.pilot
         folder.mkdir(exist_ok=True)
         shutil.chown(folder, pilots.owner(site))
-        texts |= {name: (text, 0o644) for name, text in pilots.lua_files(site).items()}
+        texts |= {name: (text, 0o644) for name, text in pilots.lua_files(site, pilot).items()}
         texts[str(folder / "omnipilot.yaml")] = (pilots.omnipilot_yaml(site, pilot), 0o644)
     changed = [_write(etc / name, text, mode) for name, (text, mode) in texts.items()]
     if site.accounting:

@@ -45,11 +45,13 @@ class Pilot:
 
     `settings` are sections of omnipilot.yaml, laid over those of the sandbox. `daemon_command`
     None is omnipilotd; () starts none, for tests that listen on the socket themselves.
+    `deadline_ms` is how long slurmctld waits for an answer.
     """
 
     mode: str = "enforce"
     settings: Mapping[str, object] = field(default_factory=dict)
     daemon_command: tuple[str, ...] | None = None
+    deadline_ms: int = _DEADLINE_MS
 
 
 def socket_path(folders: Folders) -> Path:
@@ -57,7 +59,7 @@ def socket_path(folders: Folders) -> Path:
     return folders.pilot / "omnipilotd.sock"
 
 
-def lua_files(site: Site) -> dict[str, str]:
+def lua_files(site: Site, pilot: Pilot) -> dict[str, str]:
     """Return the shim's files by name, with the sandbox's paths in job_submit.lua.
 
     Raises: SandboxError when the shipped example is not what it was.
@@ -67,7 +69,8 @@ def lua_files(site: Site) -> dict[str, str]:
     for shipped, ours in {
         _SHIPPED_MODULE: f'"{etc}/omnipilot.lua"',
         _SHIPPED_SOCKET: (
-            f'socket = "{listens}", kill_file = "{etc}/omnipilot.off", deadline_ms = {_DEADLINE_MS}'
+            f'socket = "{listens}", kill_file = "{etc}/omnipilot.off",'
+            f" deadline_ms = {pilot.deadline_ms}"
         ),
     }.items():
         if shipped not in example:

@@ -152,7 +152,7 @@ def test_the_default_folder_follows_the_environment(monkeypatch):
 
 
 def test_the_shipped_job_submit_lua_is_used_with_the_sandboxs_paths():
-    files = pilot.lua_files(SITE)
+    files = pilot.lua_files(SITE, Pilot(deadline_ms=50))
     assert set(files) == {"job_submit.lua", "omnipilot.lua"}
     example = files["job_submit.lua"]
     assert 'dofile("/srv/sandbox/etc/omnipilot.lua")' in example
@@ -160,6 +160,7 @@ def test_the_shipped_job_submit_lua_is_used_with_the_sandboxs_paths():
         'socket = "/srv/sandbox/omnipilot/omnipilotd.sock", '
         'kill_file = "/srv/sandbox/etc/omnipilot.off"' in example
     )
+    assert "deadline_ms = 50" in example
     assert "/etc/slurm/" not in example
 
 

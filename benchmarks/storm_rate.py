@@ -1,0 +1,82 @@
+"""Print what a storm of vLLM submissions costs a real slurmctld with everything switched on.
+
+    python benchmarks/storm_rate.py [--rounds N] [--jobs N] [--submitters N]
+
+As benchmarks/shim_rate.py, whose arms and ratios these are, and needs the same. Every job of the
+storm starts a server and says `#OMNIPILOT auto concurrency=32`, so that each is a candidate for all
+GPUs of the sandbox: checked, predicted with the shipped cost model, weighed, rewritten where that
+is worth it, and stored. slurmctld waits 50 ms, as it is shipped. `repeats`: the same job again and
+again; `new texts`: the same load in scripts that are all different; `new loads`: no load comes
+twice. The breaker must not open: slurmctld's log is searched for jobs that passed unasked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from shim_rate import VLLM_SCRIPT, Arm, Claim, Submitter, measure_rates, report  # noqa: E402 (found by the line above)
+
+from omnipilot_slurm.sandbox import DEFAULT_NODES  # noqa: E402 (as above)
+from omnipilot_slurm.sandbox.pilot import Pilot  # noqa: E402 (as above)
+
+if TYPE_CHECKING:
+    from omnipilot_slurm.sandbox import Sandbox
+
+SHIPPED_DEADLINE_MS = 50
+SCRIPT = VLLM_SCRIPT.replace(
+    "#SBATCH --time=60", "#SBATCH --time=480\n#OMNIPILOT auto concurrency=32"
+)
+_PILOT = Arm(
+    plugin=None,
+    script=SCRIPT,
+    pilot=Pilot(deadline_ms=SHIPPED_DEADLINE_MS),
+    n_nodes=len(DEFAULT_NODES),
+)
+ARMS = {
+    "no plugin": replace(_PILOT, pilot=None),
+    "repeats": _PILOT,
+    "new texts": replace(_PILOT, is_new=True),
+    "new loads": replace(_PILOT, is_new_load=True),
+}
+CLAIMS = (
+    Claim(arm="repeats", baseline="no plugin", at_least=0.7),
+    Claim(arm="new texts", baseline="no plugin", at_least=0.0),
+    Claim(arm="new loads", baseline="no plugin", at_least=0.25),
+)
+#: what the shim logs when it opens its breaker, and when one answer fails
+OPENED, FAILED = "jobs pass unasked for", "no good answer"
+
+
+def main() -> int:
+    """Run the storm, print, and return 0 when both bars are reached and no breaker opened."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15, help="timed rounds (default 15)")
+    parser.add_argument("--jobs", type=int, default=80, help="jobs of a round and arm")
+    parser.add_argument("--submitters", type=int, default=4, help="processes that submit")
+    options = parser.parse_args()
+    logged: dict[str, tuple[int, int]] = {}
+
+    def ended(name: str, sandbox: Sandbox) -> None:
+        log = sandbox.log()
+        logged[name] = (log.count(OPENED), log.count(FAILED))
+
+    with tempfile.TemporaryDirectory(prefix="storm-rate-") as temporary:
+        folder = Path(temporary)
+        folder.chmod(0o755)
+        submitter = Submitter(folder, n_processes=options.submitters)
+        holds = report(measure_rates(ARMS, options, folder, submitter, ended=ended), CLAIMS)
+    for name, (n_opened, n_failed) in logged.items():
+        print(f"{name}: breaker opened {n_opened} times, {n_failed} calls without a good answer")
+    return 0 if holds and not any(opened for opened, _ in logged.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
