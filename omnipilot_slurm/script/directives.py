@@ -160,7 +160,7 @@ def submission_of(
         tres_per_task=_as_gres(options.get("gpus-per-task")) or options.get("tres-per-task"),
         tres_per_socket=_as_gres(options.get("gpus-per-socket")),
         cpus_per_tres=options.get("cpus-per-gpu"),
-        mem_per_tres=options.get("mem-per-gpu"),
+        mem_per_tres=_mib_per_gpu(options.get("mem-per-gpu")),
         ntasks_per_gpu=_first_number(options.get("ntasks-per-gpu")),
         min_nodes=nodes,
         max_nodes=nodes,
@@ -196,6 +196,11 @@ def _exported(export: str | None) -> dict[str, str]:
 
 def _as_gres(gpus: str | None) -> str | None:
     return ",".join(f"gpu:{part}" for part in gpus.split(",")) if gpus else None
+
+
+def _mib_per_gpu(memory: str | None) -> str | None:
+    mib = parse_memory(memory)
+    return None if mib is None else f"gpu:{mib}"
 
 
 def _first_number(text: str | None) -> int | None:

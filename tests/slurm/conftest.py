@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnipilot_slurm.sandbox import Sandbox
+from omnipilot_slurm.sandbox.pilot import Pilot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,5 +40,13 @@ def make_sandbox() -> Iterator[Callable[..., Sandbox]]:
 def slurm(make_sandbox: Callable[..., Sandbox]) -> Sandbox:
     """A running sandbox without a plugin, with accounting where that is installed."""
     sandbox = make_sandbox()
+    sandbox.up()
+    return sandbox
+
+
+@pytest.fixture(scope="session")
+def pilot_site(make_sandbox: Callable[..., Sandbox]) -> Sandbox:
+    """The sandbox as `omnipilot sandbox up` makes it: the shim, omnipilotd, enforce mode."""
+    sandbox = make_sandbox(pilot=Pilot())
     sandbox.up()
     return sandbox

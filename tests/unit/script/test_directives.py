@@ -82,7 +82,7 @@ def test_a_submission_holds_what_the_header_asks() -> None:
         "req_nodes": "n1", "exc_nodes": "n2", "array": "1-4", "time_limit_min": 60,
         "reservation": "r", "min_nodes": 1, "num_tasks": 2, "cpus_per_task": 8,
         "min_mem_per_node_mib": 16384, "min_mem_per_cpu_mib": 1024, "cpus_per_tres": "4",
-        "mem_per_tres": "8G", "ntasks_per_node": 2, "ntasks_per_gpu": 1, "comment": "c",
+        "mem_per_tres": "gpu:8192", "ntasks_per_node": 2, "ntasks_per_gpu": 1, "comment": "c",
         "held": True, "environment": {"A": "1", "B": "z"},
     }  # fmt: skip
     assert {name: getattr(found, name) for name in wanted} == wanted
