@@ -39,6 +39,11 @@ bench-model:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/model.py $(DATA) \
 	   --scenario $(SCENARIO) --keep $(KEEP)
 
+# where the model's error comes from; uses what bench-model kept
+bench-model-limits:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/model_limits.py $(DATA) \
+	   --scenario $(SCENARIO) --keep $(KEEP)
+
 # needs root, a C compiler and libslurm-dev
 bench-shim:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/shim_rate.py --rounds 31 --jobs 40

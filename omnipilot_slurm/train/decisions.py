@@ -62,8 +62,8 @@ class Outcome:
     extra_percent: tuple[float, float, float]
 
 
-def cells_of(data: Dataset, held: Held, scenario: Scenario) -> list[list[Candidate]]:
-    """Return the arms of every cell with at least two of them, priced ones only."""
+def cells_of(data: Dataset, held: Held, scenario: Scenario) -> dict[str, list[Candidate]]:
+    """Return by cell its arms where there are at least two, priced ones only."""
     names = [f"{cell}#{arm}" for cell, arm in zip(data.groups["cell"], data.arms, strict=True)]
     priced = [gpu in scenario.prices_usd_per_gpu_hour for gpu in data.groups["gpu"].tolist()]
     rows_of: dict[str, dict[str, list[int]]] = {}
@@ -71,11 +71,11 @@ def cells_of(data: Dataset, held: Held, scenario: Scenario) -> list[list[Candida
         if priced[row]:
             arm = name.rsplit("|", 1)[0]  # the scenario's arm has no KV format
             rows_of.setdefault(cell, {}).setdefault(arm, []).append(row)
-    return [
-        [_candidate(data, held, scenario, np.array(rows)) for rows in arms.values()]
-        for arms in rows_of.values()
+    return {
+        cell: [_candidate(data, held, scenario, np.array(rows)) for rows in arms.values()]
+        for cell, arms in rows_of.items()
         if len(arms) > 1
-    ]
+    }
 
 
 def _candidate(data: Dataset, held: Held, scenario: Scenario, rows: IntArray) -> Candidate:

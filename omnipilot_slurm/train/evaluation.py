@@ -92,7 +92,7 @@ def evaluation(
     """Return every figure of a split."""
     decisions: dict[float, tuple[Outcome, ...]] = {}
     if scenario is not None:
-        cells = cells_of(data, held, scenario)
+        cells = list(cells_of(data, held, scenario).values())
         for value in (scenario.utility.value_usd_per_output_token, *scenario.sensitivity):
             decisions[value] = tuple(outcomes(cells, scenario.valued_at(value)))
     return Evaluation(
