@@ -34,6 +34,7 @@ _READERS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
 _CHANGED_IN_ARITHMETIC: Final = re.compile(
     r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)([A-Za-z_]\w*)"
 )
+_SHELL_OPTION: Final = re.compile(r"[-+][A-Za-z]*")
 _EXPORTERS: Final = frozenset({"export", "declare", "typeset"})
 #: files that hold values of a script's variables, not an environment or functions
 _VALUES: Final = re.compile(r"conf|param|setting|vars|defaults|\.env$", re.IGNORECASE)
@@ -121,9 +122,18 @@ def forget_changed(text: str, scope: Scope) -> None:
 
 
 def _set_arguments(words: Words, scope: Scope) -> None:
-    texts = [text_of(word) for word in words]
-    if "--" in texts:
-        scope.args = words[texts.index("--") + 1 :]
+    """Apply `set -e -- A B` and `set A B`; options alone leave the arguments as they are."""
+    index = 1
+    while index < len(words):
+        text = text_of(words[index])
+        if text == "--":
+            scope.args = words[index + 1 :]
+            return
+        if text is None or _SHELL_OPTION.fullmatch(text) is None:
+            scope.args = words[index:]
+            return
+        # the name of `-o pipefail` follows
+        index += 2 if "o" in text else 1
 
 
 def _shift(words: Words, scope: Scope) -> None:

@@ -11,11 +11,19 @@ from typing import Final
 
 #: plain arguments and `$X`, `${X}`: no substitution, redirect, escape or second command
 _ARGUMENTS: Final = rb"(?:[ \t]+(?:[^`\\(){}<>|&;\n]|\$\{\w+\})*)?"
+#: the same with variables of Slurm and the user only: the value of another may move with the GPUs,
+#: and then the folder does too, or name a version
+_FIXED_ARGUMENTS: Final = (
+    rb"(?:[ \t]+(?:[^`\\(){}<>|&;\n$]|\$\{?(?:SLURM_SUBMIT_DIR|HOME|USER)\b\}?)*)?"
+)
 _INERT: Final = re.compile(
-    rb"(?:echo|cd|mkdir|sleep|date|hostname|pwd|ulimit|umask|whoami|module|ml)" + _ARGUMENTS
+    rb"(?:echo|mkdir|sleep|date|hostname|pwd|ulimit|umask|whoami)"
+    + _ARGUMENTS
+    + rb"|(?:cd|module|ml)"
+    + _FIXED_ARGUMENTS
 )
 #: `set -euo pipefail`; with `--` or plain words it sets the arguments
-_SHELL_OPTIONS: Final = re.compile(rb"set(?:[ \t]+[-+][a-z]+(?:[ \t]+[a-z]+)?)+")
+_SHELL_OPTIONS: Final = re.compile(rb"set(?:[ \t]+[-+](?:[a-z]*o[ \t]+[a-z]+|[a-z]+))+")
 #: a module or folder of this name tells the version
 _TELLING: Final = re.compile(rb"vllm", re.IGNORECASE)
 

@@ -172,6 +172,7 @@ NOT_MOVED = {
     "a degree in the environment of a command": f"N=4\nOMP_NUM_THREADS=$N {SERVE} -tp $N",
     "a degree exported under another name": f"N=4\nexport OMP_NUM_THREADS=$N\n{SERVE} -tp $N",
     "a degree in a text for a program": f"N=4\npython - <<E\nprint($N)\nE\n{SERVE} -tp $N",
+    "a degree in the name of the folder": f"N=4\ncd runs/$N\n{SERVE} -tp $N",
     "a degree in a file": f"N=4\ncat > c.json <<E\n$N\nE\n{SERVE} -tp $N",
     "a degree that decides": f"N=4\nQ=awq\n[ $N -gt 2 ] && Q=fp8\n{SERVE} -tp $N -q $Q",
     "a degree that must be so": f"N=4\n[ $N -eq 4 ] || exit 1\n{SERVE} -tp $N",
