@@ -53,8 +53,11 @@ def assume(scope: Scope, taken: Scope, skipped: Sequence[Scope], decision: Decis
             if not isinstance(value, Splice):
                 scope.variables[name] = value
             continue
+        values = [_value_in(result, name) for result in (taken, *skipped)]
         how = How.DEFAULT_EXPANSION if name in decision.unset else How.LITERAL
-        scope.variables[name] = _resting_on(_value_in(taken, name), how, decision.depends)
+        scope.variables[name] = _with_additions(values, decision.depends) or _resting_on(
+            values[0], how, decision.depends
+        )
     _merge_rest(scope, (taken, *skipped))
 
 
@@ -81,6 +84,30 @@ def _value_in(scope: Scope, name: str) -> Word | Words:
     if segments is not None:
         return Word(segments)
     return _NOTHING if scope.is_known_unset(name) else Word((unknown(frozenset({name})),))
+
+
+def _with_additions(values: Sequence[Word | Words], depends: frozenset[str]) -> Word | Words | None:
+    """Return a value that the branches not taken only add options to, None for any other.
+
+    `depends` decides the additions alone, not what stands in front of them.
+    """
+    taken, *others = values
+    if not depends:
+        return None
+    if isinstance(taken, Word):
+        words = [word for word in others if isinstance(word, Word)]
+        adds = len(words) == len(others) and all(word.shown[:1] in ("-", "") for word in words)
+        if taken.text != "" or not adds:
+            return None
+        options = (Word(()), *words)
+        return Word((Segment(None, depends=depends, options=tuple(dict.fromkeys(options))),))
+    n_taken = len(taken)
+    if not taken or any(other[:n_taken] != taken for other in others if isinstance(other, list)):
+        return None
+    rests = [other[n_taken:] for other in others if isinstance(other, list)]
+    added = _either([[], *rests], depends)
+    is_listed = len(rests) == len(others) and added.options
+    return [*taken, added._replace(fixed=True)] if is_listed else None
 
 
 def _resting_on(value: Word | Words, how: How, depends: frozenset[str]) -> Word | Words:

@@ -94,7 +94,7 @@ def operand_of(word: Word) -> Operand | None:
             return None
         if segment.text is not None:
             texts.append(segment.text)
-        elif not segment.depends or segment.how is How.COMPUTED or segment.options:
+        elif not segment.depends or segment.how is How.COMPUTED:
             return None
     return Operand("".join(texts), word.depends)
 

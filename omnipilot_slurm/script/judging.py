@@ -151,7 +151,7 @@ def summed_up(
     A program that is not seen is taken for a possible server only where the script names vLLM.
     """
     if notes.launches:
-        found = _judged_together(notes, submission, request)
+        found = _servers(_judged_together(notes, submission, request))
         return Script(kind=Kind.SERVER, is_serving=True, launches=found, why=found[0].why)
     if any(re.search("vllm", text, re.IGNORECASE) for text in notes.errors):
         return unclear("the script cannot be parsed")
@@ -159,6 +159,12 @@ def summed_up(
     run = notes.engine_run if kind in (Kind.OFFLINE, Kind.BENCH) else None
     is_serving = None if kind is Kind.OPAQUE else False
     return Script(kind=kind, is_serving=is_serving, engine_run=run, why=_WHY[kind])
+
+
+def _servers(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+    """Return the launches without those of ranks that only work for another in the script."""
+    fronts = tuple(launch for launch in launches if not launch.engine.headless)
+    return fronts or launches
 
 
 def _strongest(kinds: Iterable[Kind]) -> Kind:

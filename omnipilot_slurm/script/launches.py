@@ -77,13 +77,26 @@ class _Settled(NamedTuple):
     maybe: tuple[tuple[int, Splice], ...] = ()
 
 
+class _Varied(NamedTuple):
+    """A command line with additions that branches decide.
+
+    `varying` names the settings that one of them changes, which are not known; `assumed` the
+    variables that are taken as not set.
+    """
+
+    words: Words
+    engine: EngineArgs
+    varying: frozenset[str] = frozenset()
+    assumed: frozenset[str] = frozenset()
+
+
 def of_words(form: str, given: Words, site: Site) -> Read:
     """Return the launch that the words behind `vllm serve` (or another form) make."""
     settled = _settled(given)
     pin = versions.find_version(site.hints)
     version = pin.version if pin is not None else None
     reader = _LineReader(form, version)
-    words, engine, varying = _with_options(settled, reader)
+    words, engine, varying, assumed = _with_options(settled, reader)
     line, environment = reader.line(words), _environment(site)
     launch = Launch(
         form=form,
@@ -101,7 +114,7 @@ def of_words(form: str, given: Words, site: Site) -> Read:
     evidence = judging.Evidence(
         words=words,
         line=line,
-        assumed=settled.assumed | skipped,
+        assumed=settled.assumed | assumed | skipped,
         unsure=settled.unsure,
         follows=follows,
         has_several=any(wrapper.many for wrapper in site.around),
@@ -155,7 +168,8 @@ def _settled(words: Words) -> _Settled:
             kept.append(Word((unknown(word.depends, how=how, fixed=word.fixed),)))
         elif word.is_choice:
             maybe.append((len(kept), word))
-            assumed |= word.depends
+            if not word.fixed:
+                assumed |= word.depends
         elif word.is_blank:
             assumed |= word.depends
             unsure = unsure or not word.fixed
@@ -183,24 +197,26 @@ def _wants_value(word: Word | Splice) -> bool:
     return bool(names) and all(known.options[full][0].takes for full in names)
 
 
-def _with_options(
-    settled: _Settled, reader: _LineReader
-) -> tuple[Words, EngineArgs, frozenset[str]]:
-    """Return the words, the engine, and the settings that an addition in a branch changes.
+def _with_options(settled: _Settled, reader: _LineReader) -> _Varied:
+    """Return what additions in branches leave of a command line.
 
-    Those are not known. An addition that would change which server it is stays in the words, as
-    anything.
+    One that would change which server it is stays in the words, as anything; one that is not there
+    unless a variable was set at submission counts only where it changes the engine.
     """
     words, engine = settled.words, reader.engine(settled.words)
     if not settled.maybe:
-        return words, engine, frozenset()
+        return _Varied(words, engine)
     varying: set[str] = set()
+    assumed: frozenset[str] = frozenset()
     kept: list[tuple[int, Splice]] = []
     for index, splice in settled.maybe:
         changed = set()
         for option in splice.options:
             other = reader.engine([*words[:index], *option, *words[index:]])
             changed |= _differences(engine, other)
+        if splice.fixed:
+            assumed |= splice.depends if changed else frozenset()
+            continue
         varying |= changed
         if not changed.isdisjoint(_CORE_FIELDS):
             kept.append((index, splice))
@@ -211,7 +227,8 @@ def _with_options(
         engine = reader.engine(words)
     model = None if "model" in varying else engine.model
     unknown_fields = engine.unknown | varying
-    return words, replace(engine, model=model, unknown=unknown_fields), frozenset(varying)
+    engine = replace(engine, model=model, unknown=unknown_fields)
+    return _Varied(words, engine, frozenset(varying), assumed)
 
 
 def _differences(one: EngineArgs, other: EngineArgs) -> set[str]:

@@ -126,7 +126,8 @@ def _default(operation: _Operation) -> tuple[Segment, ...]:
 
 def _alternative(operation: _Operation) -> tuple[Segment, ...]:
     if operation.value is None and not operation.scope.is_known_unset(operation.name):
-        return (unknown(frozenset({operation.name})),)
+        options = (Word(()), Word(_word_behind_operator(operation)))
+        return (unknown(frozenset({operation.name}))._replace(options=options),)
     if operation.is_missing or operation.value is None:
         return ()
     if any(segment.text is None for segment in operation.value):

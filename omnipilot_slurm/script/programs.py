@@ -55,6 +55,8 @@ _OTHER_IMAGES: Final = re.compile(
 _CLIENTS: Final = frozenset("guidellm genai-perf aiperf evalscope inspect http litellm".split())
 _EVALUATORS: Final = frozenset({"lm_eval", "lm-eval"})
 _TRAIN_LAUNCHERS: Final = frozenset("torchrun accelerate deepspeed horovodrun colossalai".split())
+#: Python packages that roll out with vLLM unless they are told otherwise
+_TRAINERS: Final = frozenset({"trl", "verl"})
 _APP_SERVERS: Final = frozenset("uvicorn gunicorn hypercorn fastapi serve make just task".split())
 _TRAIN: Final = re.compile(
     r"(?<!pre)train(?!ed)|(?<![a-z])(?:grpo|ppo|dpo|rlhf|rloo|sft|verl|openrlhf|finetune|fine_tune"
@@ -226,7 +228,7 @@ def _of_known_python(target: str, name: str, args: list[str], *, is_module: bool
         return Kind.NONE
     if _OTHER_MODULES.match(name):
         return Kind.OTHER_SERVER
-    if package == "trl":
+    if package in _TRAINERS:
         return Kind.TRAINING
     if name.startswith(("torch.distributed", "accelerate.", "deepspeed")):
         return _launched(" ".join(args))

@@ -8,7 +8,7 @@ Called by decide, detect and advise.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.records import Script
@@ -20,7 +20,7 @@ from omnipilot_slurm.script.reader import Reader
 from omnipilot_slurm.script.scope import Scope
 from omnipilot_slurm.script.slurm_environment import slurm_variables
 from omnipilot_slurm.script.source import MAX_BYTES
-from omnipilot_slurm.script.words import Segment, Word, decode
+from omnipilot_slurm.script.words import Segment, Splice, Word, decode
 
 if TYPE_CHECKING:
     from omnipilot_slurm.records import Submission
@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 _CANDIDATE: Final = re.compile(rb"(?<!\bn)vllm|#\s?OMNIPILOT", re.IGNORECASE)
 _CONFLICT: Final = re.compile(rb"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
-_TEMPLATE_DIRECTIVE: Final = re.compile(
-    rb"^#SBATCH\b.*(?:\{\{|\{%|<%|(?<!\$)\{[A-Za-z_]\w*\})", re.MULTILINE
+#: a placeholder in the job's own directives, which stand before the first command
+_TEMPLATE: Final = re.compile(
+    rb"(?:[ \t]*(?:#[^\n]*)?\n)*?"
+    rb"#SBATCH\b[^\n]*(?:\{\{|\{%|<%|(?<!\$)\{[A-Za-z_]\w*\})"
 )
+#: a question to the first argument
+_ARGUMENT: Final = re.compile(rb"(?:\bcase\s+\S{,8}|\[[^\]\n]*|\btest\b[^;\n]*)\$\{?1\b")
 _SHELL_SHEBANG: Final = re.compile(rb"^#!\s*\S*?(?:/|env\s+(?:-\S+\s+)?)(?:ba|da|k|z)?sh\b")
 _PYTHON_SHEBANG: Final = re.compile(rb"^#!.*\bpython[\d.]*\b")
 
@@ -72,16 +76,32 @@ def read(
     known = _without_reading(submission.script)
     if known is not None:
         return Reading(script=known)
-    budget = Budget(expired)
+    complete = environment_is_complete
     scope = Scope(
         environment=submission.environment,
-        complete=environment_is_complete,
-        slurm=slurm_variables(submission, request, complete=environment_is_complete),
-        budget=budget,
+        complete=complete,
+        slurm=slurm_variables(submission, request, complete=complete),
+        budget=Budget(expired),
     )
     scope.args = [Word((Segment(arg),)) for arg in submission.args]
+    reading = _read(submission, request, scope)
+    if complete or submission.args or not _may_start_by_arguments(reading, submission.script):
+        return reading
+    # arguments that may yet be given decide whether there is a server
+    scope = replace(scope, variables={}, functions={}, exported=set(), budget=Budget(expired))
+    scope.args = [Splice(fixed=False)]
+    other = _read(submission, request, scope)
+    return other if other.script.launches else reading
+
+
+def _may_start_by_arguments(reading: Reading, script: bytes) -> bool:
+    is_server = reading.script.is_serving is not False
+    return not is_server and b"vllm" in script and _ARGUMENT.search(script) is not None
+
+
+def _read(submission: Submission, request: GpuRequest, scope: Scope) -> Reading:
     tasks = submission.num_tasks or (submission.ntasks_per_node or 1) * request.n_nodes
-    reader = Reader(script=submission.script, budget=budget, n_tasks=tasks)
+    reader = Reader(script=submission.script, budget=scope.budget, n_tasks=tasks)
     try:
         reader.read(scope)
     except OverBudgetError:
@@ -97,7 +117,7 @@ def _without_reading(script: bytes) -> Script | None:
         return unclear(f"longer than {MAX_BYTES} bytes")
     if _CONFLICT.search(script):
         return unclear("the script holds merge-conflict markers")
-    if _TEMPLATE_DIRECTIVE.search(script):
+    if _TEMPLATE.match(script):
         return unclear("a template that is not filled in")
     if not script.startswith(b"#!") or _SHELL_SHEBANG.match(script):
         return None

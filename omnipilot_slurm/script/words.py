@@ -35,7 +35,8 @@ class How(IntEnum):
 class Segment(NamedTuple):
     """A run of one word's text with one origin.
 
-    `text` None is not known; `options` then lists what it can be (empty: anything). `start` is the
+    `text` None is not known; `options` then lists what it can be (empty: anything), where it is
+    `fixed` first what it is unless one of `depends` is set. `start` is the
     byte of the script where the text stands literally, None where it stands nowhere. `splits`: it
     came from an unquoted expansion. `depends` names the variables that change it when they are set
     at submission; `fixed` is False where a branch or a file that is not seen decides it; `follows`:
@@ -133,7 +134,7 @@ class Splice(NamedTuple):
     """An expansion that may become any number of words.
 
     `options` lists what it can be (empty: anything, unless `depends` names the variables that are
-    taken as not set).
+    taken as not set). Where it is `fixed` it is the first of them unless one of `depends` is set.
     """
 
     depends: frozenset[str] = _NO_NAMES
@@ -152,6 +153,8 @@ class Splice(NamedTuple):
 
     def as_segment(self) -> Segment:
         """Return the expansion as a piece of text that is run later."""
+        if self.fixed and self.is_choice and not self.options[0]:
+            return Segment("", splits=True, depends=self.depends)
         options = tuple(_joined(option) for option in self.options if self.is_choice)
         return Segment(
             "" if self.options == ((),) else None,

@@ -228,9 +228,10 @@ def _typescript(found: Unwrapped, words: Words) -> bool:
 
 
 def _ray(found: Unwrapped) -> bool:
-    """Read `ray job submit [options] -- CMD`."""
+    """Read `ray job submit [options] -- CMD` and `ray symmetric-run [options] -- CMD`."""
     texts = [text_of(word) for word in found.words[1:]]
-    if texts[:2] != ["job", "submit"] or "--" not in texts:
+    runs = texts[:2] == ["job", "submit"] or texts[:1] == ["symmetric-run"]
+    if not runs or "--" not in texts:
         return False
     found.words = found.words[texts.index("--") + 2 :]
     return bool(found.words)

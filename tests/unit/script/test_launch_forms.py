@@ -110,6 +110,14 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         {"form": "vllm serve", "tp": 2},
     ),
     "ray job": (f"ray job submit --no-wait -- {SERVE}", {"tp": 2}),
+    "ray around every node": (
+        f"srun ray symmetric-run --address h:1 --min-nodes 1 -- {SERVE}",
+        {"tp": 2, "editable": "yes"},
+    ),
+    "ranks that only work for another": (
+        f'if [ "$SLURM_NODEID" = 0 ]; then {SERVE}; else {SERVE} --headless; fi',
+        {"tp": 2, "n_servers": 1, "editable": "no"},
+    ),
     "bash -lc": ("srun bash -lc 'set -e\nvllm serve M/x \\\n  -tp 2 \\\n  --port 1'", {"tp": 2}),
     "bash -c with arguments": (
         "bash -c 'vllm serve \"$1\" -tp $2' _ M/x 2",

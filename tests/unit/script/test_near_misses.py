@@ -25,6 +25,7 @@ NOT_SERVERS = {
     "trl server": ("trl vllm-serve --model M/x --tensor_parallel_size 2", "training"),
     "trl module": ("python -m trl.scripts.vllm_serve --model M/x", "training"),
     "verl": ("python -m verl.trainer.main_ppo rollout.name=vllm", "training"),
+    "verl with its defaults": ("python -m verl.trainer.main_ppo x=1 # vllm", "training"),
     "accelerate": ("accelerate launch grpo.py --use_vllm True", "training"),
     "swift": ("swift rlhf --use_vllm true", "training"),
     "torch.distributed": ("python -m torch.distributed.run train.py --vllm", "training"),
@@ -67,6 +68,10 @@ NOT_SERVERS = {
     "job from standard input": ("sbatch <<EOF\n#!/bin/bash\nvllm serve M\nEOF", "generator"),
     "job printed": ('printf "#!/bin/bash\\n#SBATCH -G1\\nvllm serve M" > j\nsbatch j', "generator"),
     "job from Python": ("python - <<'EOF'\nopen('j','w').write('#SBATCH vllm')\nEOF", "generator"),
+    "job with placeholders": (
+        "cat > t <<'EOF'\n#!/bin/bash\n#SBATCH -J {name}\nvllm serve {model}\nEOF\nsbatch t",
+        "generator",
+    ),
     "sbatch wrap": ("sbatch --gres=gpu:1 --wrap 'vllm serve M/x'", "generator"),
     "sbatch of a file": ("for m in a b; do sbatch serve_vllm.sbatch $m; done", "generator"),
     "remote client": ("python run.py --model hosted_vllm/x --base_url https://a.org/v1", "client"),
@@ -133,6 +138,24 @@ def test_what_cannot_be_told_is_unclear(name: str) -> None:
         read(UNCLEAR[name]),
         {"is_serving": None, "kind": "opaque", "n_servers": None, "editable": "no", "edit": None},
     )
+
+
+def test_placeholders_in_the_own_directives_make_a_template() -> None:
+    head = "#!/bin/bash\n\n# ours\n#SBATCH -J {name}\n"
+    expect(read("vllm serve M/x", head=head), {"is_serving": None, "kind": "opaque"})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'case "$1" in\nserve) vllm serve M/x -tp 2;;\n*) exit 1;;\nesac',
+        'if [ "${1:-}" = serve ]; then vllm serve M/x -tp 2; fi',
+    ],
+)
+def test_a_server_that_an_argument_asks_for_is_none_only_with_other_arguments(body: str) -> None:
+    expect(read(body), {"is_serving": True, "model": "M/x", "tp": 2, "editable": "no"})
+    expect(read(body, args=("serve",)), {"is_serving": True, "tp": 2, "editable": "no"})
+    expect(read(body, args=("stop",)), {"is_serving": False, "kind": "none"})
 
 
 def test_a_program_that_is_not_seen_is_none_where_nothing_names_vllm() -> None:

@@ -115,6 +115,11 @@ GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
     "arguments that are set": ("set -- M/x 2\nvllm serve $1 -tp $2", {"model": "M/x", **VARIABLE}),
     "arguments that are shifted": ("set -- a M/x 2\nshift\nvllm serve $1 -tp $2", VARIABLE),
     "arguments shifted by some number": ("set -- M/x 2\nshift $N\nvllm serve M/x -tp $1", UNKNOWN),
+    "arguments set behind options": ("set -euo pipefail M/x 2\nvllm serve $1 -tp $2", VARIABLE),
+    "options alone set no arguments": (
+        "set -- M/x 2\nset -eu -o pipefail +x\nvllm serve $1 -tp $2",
+        VARIABLE,
+    ),
     "more shifted than there are": (
         "set -- M/x\nshift 5\nvllm serve $1 -tp 2",
         {"model": "M/x", "tp": 2},
@@ -184,6 +189,31 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "options that nothing sets": ("vllm serve M/x -tp 2 $EXTRA", {"editable": "conditional"}),
     "an array that nothing sets": ('vllm serve M/x -tp 2 "${EXTRA[@]}"', {"tp": 2}),
+    "options of the server that a variable adds to an array": (
+        'A=(M/x -tp 2)\n[ -n "$KEY" ] && A+=(--api-key "$KEY")\nvllm serve "${A[@]}"',
+        {"tp": 2, "tp_source": "array", "editable": "yes"},
+    ),
+    "options of the server that a variable adds to a text": (
+        'O=\nif [ -n "$KEY" ]; then O="--api-key $KEY"; fi\nvllm serve M/x $O -tp 2',
+        LITERAL,
+    ),
+    "options of the server behind :+": ('vllm serve M/x -tp 2 ${KEY:+--api-key "$KEY"}', LITERAL),
+    "options of the engine that a variable adds": (
+        'A=(M/x -tp 2)\n[ -n "$L" ] && A+=(--max-model-len "$L")\nvllm serve "${A[@]}"',
+        {"tp": 2, "max_model_len": None, "editable": "conditional"},
+    ),
+    "a program that a variable adds words to": (
+        'C=(vllm serve M/x)\n[ -n "$L" ] && C+=(--port "$L")\n"${C[@]}" -tp 2',
+        LITERAL,
+    ),
+    "words that a variable adds to an evaluated array": (
+        'C=(vllm serve M/x)\n[ -n "$L" ] && C+=(--port "$L")\neval "${C[*]} -tp 2"',
+        {"tp": 2, "editable": "no"},
+    ),
+    "a test for being set at all": (
+        'if [ -z "${TP+x}" ]; then TP=2; fi\nvllm serve M/x -tp $TP',
+        DEFAULT,
+    ),
     "options of srun that nothing sets": (
         "srun $OPTIONS vllm serve M/x -tp 2",
         {"tp": 2, "editable": "conditional"},
