@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnipilot_slurm.catalog.lookup import Catalog
+from omnipilot_slurm.cli.arm_options import arm_options, told_of
 from omnipilot_slurm.cli.site_store import (
     opened_for_writing,
     site_folders,
@@ -20,36 +21,10 @@ from omnipilot_slurm.cli.site_store import (
 from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.ingest.benchmark_files import Beside, benchmarks_of
 from omnipilot_slurm.ingest.job_setup import setup_of_job
-from omnipilot_slurm.ingest.told import named
 from omnipilot_slurm.store.benchmarks import record_benchmarks
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
-
-#: what may be told of the arm: option, and what it says
-_ARM = {
-    "job": "Slurm's job id: the arm is what was decided, or watched, of that job.",
-    "gpu": "GPU type, as gpus.yaml knows it.",
-    "n-gpus": "GPUs of the server. [default: tensor x pipeline x data parallel]",
-    "n-nodes": "Nodes of the server. [default: 1]",
-    "tensor-parallel": "[default: 1]",
-    "pipeline-parallel": "[default: 1]",
-    "data-parallel": "[default: 1]",
-    "expert-parallel": "true or false. [default: false]",
-    "precision": "bf16, fp8, awq, ... of the weights. [default: the checkpoint's]",
-    "kv-cache-dtype": "[default: auto]",
-    "vllm-version": "Version of vLLM.",
-    "max-num-seqs": "As the server was told.",
-    "max-num-batched-tokens": "As the server was told.",
-    "gpu-memory-utilization": "As the server was told.",
-}
-
-
-def _arm_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    for name, text in reversed(_ARM.items()):
-        command = click.option(f"--{name}", help=text)(command)
-    return command
 
 
 @click.command()
@@ -60,7 +35,7 @@ def _arm_options(command: Callable[..., int | None]) -> Callable[..., int | None
 @click.option("--isl", type=click.FloatRange(min=1), help="Prompt tokens, where not said.")
 @click.option("--osl", type=click.FloatRange(min=1), help="Output tokens, where not said.")
 @click.option("--concurrency", type=click.FloatRange(min=1), help="Or batch size, where not said.")
-@_arm_options
+@arm_options
 @store_options
 @click.option("--json", "as_one_json", is_flag=True, help="Print one JSON object.")
 def bench(  # noqa: PLR0917 (one parameter for each option)
@@ -82,7 +57,7 @@ def bench(  # noqa: PLR0917 (one parameter for each option)
     anything is wrong is reported and nothing of it is stored; the others are. Read again, a run
     counts once, and what is told of its arm the last time holds.
     """
-    told = named({"job_id" if name == "job" else name: text for name, text in arm.items() if text})
+    told = told_of(arm)
     catalog = Catalog.load(site=next(iter(site_folders(config)), None))
     done: list[dict[str, object]] = []
     with opened_for_writing(store_path(config, store)) as connection:

@@ -28,6 +28,7 @@ COMMANDS = {
     "bench-plan": Subcommand(
         "omnipilot_slurm.cli.bench_plan:bench_plan", "What to measure to be sure."
     ),
+    "collect": Subcommand("omnipilot_slurm.cli.collect:collect", "Watch a running server."),
     "config": Subcommand("omnipilot_slurm.cli.config:config", "Check or show the configuration."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
     "evaluate": Subcommand("omnipilot_slurm.cli.evaluate:evaluate", "How good the model is."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from test_adapt import made_site
+from made_site import made_site
 
 from omnipilot_slurm.train.gate import MIN_CELLS, Verdict, judged
 
