@@ -44,6 +44,9 @@ bench-model-limits:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/model_limits.py $(DATA) \
 	   --scenario $(SCENARIO) --keep $(KEEP)
 
+bench-adapt:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/adapt.py $(DATA) --keep $(KEEP)
+
 # needs root, a C compiler and libslurm-dev
 bench-shim:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/shim_rate.py --rounds 31 --jobs 40
