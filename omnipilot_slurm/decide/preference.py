@@ -231,8 +231,7 @@ def _fitted(contrasts: Floats, free: npt.NDArray[np.int64], strength: float) -> 
         step = _step(contrasts, fit, moved, held)
         size = 1.0
         while size > _SMALL:
-            trial = fit.copy()
-            trial[moved] = np.clip(fit[moved] + size * step, -_MOST, _MOST)
+            trial = np.clip(fit + size * step, -_MOST, _MOST)
             loss = _loss(contrasts, trial, held)
             if loss < best:
                 break
@@ -251,10 +250,17 @@ def _held(strength: float) -> Floats:
 
 
 def _step(contrasts: Floats, fit: Floats, moved: npt.NDArray[np.int64], held: Floats) -> Floats:
-    """Return the step of Fisher scoring of what is moved."""
+    """Return the step of Fisher scoring (n_keys + 1,): 0 of what is not moved, or would leave.
+
+    What stands at its bound and is pulled outwards is not moved either: it would turn the step of
+    the others away from their minimum.
+    """
     gradient, fisher = _slopes(contrasts, fit, held)
-    step = -np.linalg.solve(fisher[np.ix_(moved, moved)], gradient[moved])
-    return np.asarray(step, dtype=np.float64)
+    leaves = (np.abs(fit) >= _MOST) & (gradient * fit < 0)
+    inside = moved[~leaves[moved]]
+    step = np.zeros(len(fit))
+    step[inside] = -np.linalg.solve(fisher[np.ix_(inside, inside)], gradient[inside])
+    return step
 
 
 def _slopes(contrasts: Floats, fit: Floats, held: Floats) -> tuple[Floats, Floats]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulated_choices import CURRENT, choices
 
@@ -102,6 +102,8 @@ def test_choices_that_nothing_explains_stay_within_a_factor_of_a_hundred() -> No
 
 
 @settings(max_examples=25, deadline=None)
+@example(seed=256, n=14)
+@example(seed=256, n=16)
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 40))
 def test_the_fit_is_a_minimum_of_the_loss_that_the_head_states(seed: int, n: int) -> None:
     pairs = choices(n, CURRENT | {"failed_launch_hours": 2.0}, seed=seed)
@@ -119,7 +121,9 @@ def test_the_fit_is_a_minimum_of_the_loss_that_the_head_states(seed: int, n: int
     best = {weight.key: weight.fitted for weight in found.weights}
     assert loss(best) <= loss(CURRENT, 1.0) + 1e-9
     for factor in (0.99, 1.01):
-        assert loss(best) <= loss(best, found.sharpness * factor) + 1e-6
+        # no further than a factor of 100 from 1
+        sharpness = min(100.0, max(0.01, found.sharpness * factor))
+        assert loss(best) <= loss(best, sharpness) + 1e-6
         for key in KEYS:
             assert loss(best) <= loss(best | {key: best[key] * factor}) + 1e-6
 
