@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from omnipilot_slurm.cli import sweep as sweeps
-from omnipilot_slurm.cli.decision_text import described
+from omnipilot_slurm.cli.decision_text import described, place
 from omnipilot_slurm.cli.job_question import JobOptions, job_options, job_question
 from omnipilot_slurm.cli.site_changes import (
     SiteChange,
@@ -229,10 +229,12 @@ def _gains(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
 
 def _worths(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
     """Return the arms whose worth changes, the best one after the change first."""
+    # prices change the order in which arms are listed
+    were = {place(arm): arm["utility_usd"] for arm in before["arms"]}
     rows = [
-        (new["partition"], described(new), old["utility_usd"], new["utility_usd"])
-        for old, new in zip(before["arms"], after["arms"], strict=True)
-        if old["utility_usd"] != new["utility_usd"]
+        (arm["partition"], described(arm), were.get(place(arm)), arm["utility_usd"])
+        for arm in after["arms"]
+        if were.get(place(arm)) != arm["utility_usd"]
     ]
     if not rows:
         return ["no arm is worth more or less than before"]

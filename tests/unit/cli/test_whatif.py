@@ -127,6 +127,19 @@ def test_the_text_says_what_was_set_both_answers_and_the_arms_that_moved(
     assert printed.err.startswith("cluster: the example of this package")
 
 
+def test_only_arms_of_the_gpu_whose_price_changed_are_listed(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["whatif", str(job), "--gpu-price", "h100=100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = (i for i, line in enumerate(lines) if line.startswith("partition"))
+    rows = [line.split() for line in lines[head + 1 :]]
+    assert {row[0] for row in rows} == {"h100"}
+    assert len(rows) == 3
+    # the larger the arm, the more it loses
+    assert [row[1] for row in rows] == ["1x", "2x", "4x"]
+
+
 def test_a_change_without_effect_says_so(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["whatif", str(job), "--set", "utility.slo_miss_usd_per_hour=99"]) == 0
     lines = capsys.readouterr().out.splitlines()
