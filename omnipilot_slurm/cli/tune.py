@@ -23,6 +23,7 @@ from omnipilot_slurm.cli.text_table import table
 from omnipilot_slurm.cli.yaml_edit import with_values
 from omnipilot_slurm.decide.preference import (
     KEYS,
+    MIN_FACTOR,
     MIN_PAIRS,
     MIN_USERS,
     Preferred,
@@ -123,7 +124,7 @@ def _text(found: Preferences, pairs: Sequence[PreferencePair]) -> Iterator[str]:
     yield ""
     yield f"explained with the weights in force: {found.n_explained_before} of {found.n_pairs}"
     if not found.proposed:
-        yield "no proposal: the intervals of all weights hold the ones in force"
+        yield f"no proposal: no weight differs surely, by a factor of {MIN_FACTOR:g} at least"
         return
     yield f"explained with those proposed:       {found.n_explained_after} of {found.n_pairs}"
 

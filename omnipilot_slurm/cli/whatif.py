@@ -42,8 +42,8 @@ class Answer(NamedTuple):
         """Return what a decision as plain values comes to."""
         arm = record["chosen"] or record["asked"]
         own = "" if record["chosen"] else " (as asked)"
-        place = "none" if arm is None else f"{described(arm)} in {arm['partition']}{own}"
-        return cls(record["would_be"], place)
+        where = "none" if arm is None else f"{described(arm)} in {arm['partition']}{own}"
+        return cls(record["would_be"], where)
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.place}"

@@ -8,8 +8,8 @@ their own. What it came to, the first of these that holds within a day of it:
 2. they submit the same model under the same name to the place that was advised: accepted; to a
    third one: overridden. To the same place again tells nothing, since scripts are run again unread;
 3. a job that was moved is cancelled within EARLY_S of its start, or of its submission where it
-   never started: cancelled early. A job that was only advised on says nothing by that: it may be
-   cancelled to follow the advice;
+   never started: cancelled early (by whom, accounting does not keep). A job that was only advised
+   on says nothing by that: it may be cancelled to follow the advice;
 4. a job that was moved has run for EARLY_S: accepted.
 """
 

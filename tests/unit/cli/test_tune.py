@@ -165,7 +165,7 @@ def test_choices_that_the_weights_in_force_explain_propose_nothing(
 ) -> None:
     stored(tmp_path, choices(100, CURRENT, noise_usd=60.0, seed=3))
     lines = run(tmp_path, capsys=capsys).splitlines()
-    assert lines[-1] == "no proposal: the intervals of all weights hold the ones in force"
+    assert lines[-1] == "no proposal: no weight differs surely, by a factor of 1.5 at least"
 
 
 def test_only_choices_of_the_time_asked_count(
