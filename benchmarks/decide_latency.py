@@ -4,8 +4,8 @@
 
 First the daemon's own decider on the example cluster, in enforce mode, caches of answers left out.
 Each round runs every case once; the figures are over all calls but those of the first round. Then
-whole decisions among 40 arms on which the server starts, each for a load that was never asked
-before, with the shipped cost model: all arms are checked, predicted and weighed anew.
+whole decisions among 40 arms on which the server starts, each for a server and a load that were
+never asked for before, with the shipped cost model: all is checked, predicted and weighed anew.
 
 The baseline in the same run is one SHA-256 of each script, so that the ratio says something on any
 machine; processor time is shown beside wall time, since other work on the machine adds to the
@@ -97,10 +97,13 @@ def _nodes(gpu: str, *, n_free: int) -> NodeShape:
 
 
 def new_loads(n: int) -> list[Submission]:
-    """Return as many submissions of one server, each for a load of its own."""
-    serve = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192"
+    """Return as many submissions of one model, each with a length and for a load of its own."""
+    serve = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
     head = f"#!/bin/bash\n#SBATCH --gres=gpu:{GPUS[0]}:1\n#SBATCH --time=8:00:00\n#OMNIPILOT auto"
-    texts = (f"{head} concurrency=32 isl={800 + i} osl=256\n{serve}\n" for i in range(n))
+    texts = (
+        f"{head} concurrency=32 isl={800 + i} osl=256\n{serve} --max-model-len {8192 + i}\n"
+        for i in range(n)
+    )
     return [
         replace(directives.submission_of(text.encode())[0], user_name="alice") for text in texts
     ]

@@ -7,6 +7,7 @@ and for every place the job may go. Called by policy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.decide import eligibility
@@ -35,6 +36,21 @@ if TYPE_CHECKING:
 _SHORT_CONTEXT: Final = 4096
 
 
+#: servers whose launch reports are kept, for the next job that starts the same one
+_REMEMBERED: Final = 32
+_Reports = dict[tuple["GpuFacts", str | None, int, Place], LaunchReport]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _reports_of(
+    model: ModelFacts,  # noqa: ARG001 (the key of the cache; so the next two)
+    engine: EngineArgs,  # noqa: ARG001
+    startup: StartupCoefficients,  # noqa: ARG001
+) -> _Reports:
+    """Return where the reports of one server are kept; on what load it gets they do not rest."""
+    return {}
+
+
 class Engines:
     """What arms of one decision share, each made once: arguments by version and TP, and reports.
 
@@ -46,7 +62,7 @@ class Engines:
         self._versions = versions
         self._made: dict[tuple[str | None, int], EngineArgs] = {}
         self._scheduling: dict[tuple[str, str | None], defaults.Scheduling] = {}
-        self._reports: dict[tuple[str, str | None, int, Place], LaunchReport] = {}
+        self._reports: _Reports | None = None
 
     def of(self, partition: str, tensor_parallel: int) -> EngineArgs:
         """Return the arguments there: with the script's own version, else the site's."""
@@ -79,10 +95,13 @@ class Engines:
         startup: StartupCoefficients,
     ) -> LaunchReport:
         """Return whether the server starts; everything but its version and TP is the decision's."""
-        key = (gpu.id, engine.vllm_version, engine.tensor_parallel, place)
-        if key not in self._reports:
-            self._reports[key] = assess(model, gpu, engine, place, startup)
-        return self._reports[key]
+        if self._reports is None:
+            self._reports = _reports_of(model, self._engine, startup)
+        key = (gpu, engine.vllm_version, engine.tensor_parallel, place)
+        known = self._reports.get(key)
+        if known is None:
+            known = self._reports[key] = assess(model, gpu, engine, place, startup)
+        return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
