@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from decided_store import CHEAPER, row, written
 
+from omnipilot_slurm.cluster.reader import ClusterReader
+from omnipilot_slurm.cluster_facts import Snapshot
 from omnipilot_slurm.daemon.follower import EVERY_S, Follower
+from omnipilot_slurm.daemon.source import SiteSource
 from omnipilot_slurm.records import Mode
+from omnipilot_slurm.settings import load_settings
 from omnipilot_slurm.store.choices import choices_by_kind
 from omnipilot_slurm.store.database import open_for_reading
 
@@ -75,3 +79,19 @@ def test_a_store_that_refuses_is_said_once_and_tried_again(
         f'choices not recorded path={store} fault="database is locked"',
         f"choices recorded n=1 path={store}",
     ]
+
+
+def test_choices_are_followed_when_the_cluster_is_read_anew(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the site's own source of state; the cluster alone is none."""
+    monkeypatch.setattr(ClusterReader, "read", lambda _self, _now: Snapshot(partitions=()))
+    monkeypatch.setattr("time.time", lambda: NOW)
+    own = f"schema: 1\ndaemon: {{store: {store}}}\n"
+    (tmp_path / "omnipilot.yaml").write_text(own)
+    source = SiteSource([tmp_path], running=load_settings([tmp_path]).settings.daemon)
+    loaded = source.load()
+    assert kept(store) == {}
+    source.refresh(loaded)
+    source.close()
+    assert kept(store) == {"opted_out": 1}
