@@ -102,7 +102,7 @@ def _with_additions(values: Sequence[Word | Words], depends: frozenset[str]) -> 
         options = (Word(()), *words)
         return Word((Segment(None, depends=depends, options=tuple(dict.fromkeys(options))),))
     n_taken = len(taken)
-    if not taken or any(other[:n_taken] != taken for other in others if isinstance(other, list)):
+    if any(other[:n_taken] != taken for other in others if isinstance(other, list)):
         return None
     rests = [other[n_taken:] for other in others if isinstance(other, list)]
     added = _either([[], *rests], depends)
@@ -112,7 +112,8 @@ def _with_additions(values: Sequence[Word | Words], depends: frozenset[str]) -> 
 
 def _resting_on(value: Word | Words, how: How, depends: frozenset[str]) -> Word | Words:
     if isinstance(value, list):
-        return [w if isinstance(w, Splice) else w.through(how, depends) for w in value]
+        words = [w if isinstance(w, Splice) else w.through(how, depends) for w in value]
+        return words if words or not depends else [Splice(depends, ((),))]
     return value.through(how, depends) if value.segments else Word((Segment("", depends=depends),))
 
 

@@ -95,7 +95,7 @@ class Reader:
         first = command.words[0]
         only = first.segments[0] if isinstance(first, Word) and len(first.segments) == 1 else None
         options: list[tuple[Word, ...]] = []
-        if isinstance(first, Splice) and first.is_choice:
+        if isinstance(first, Splice) and first.is_choice and not first.is_blank:
             options = list(first.options)
         elif only is not None and only.text is None:
             options = [(option,) for option in only.options]

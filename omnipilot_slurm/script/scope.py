@@ -221,7 +221,7 @@ def joined(words: Words, how: How) -> tuple[Segment, ...]:
     for word in words:
         if word == BLANK:
             continue
-        if segments:
+        if segments and not (isinstance(word, Splice) and word.is_blank):
             segments.append(_SPACE)
         if isinstance(word, Splice):
             segments.append(word.as_segment()._replace(splits=False))

@@ -144,7 +144,9 @@ class Splice(NamedTuple):
     @property
     def is_blank(self) -> bool:
         """Whether it is no words at all, as far as can be told."""
-        return self.options == ((),) or (not self.options and bool(self.depends))
+        if self.options:
+            return not self.options[0] and (self.fixed or len(self.options) == 1)
+        return bool(self.depends)
 
     @property
     def is_choice(self) -> bool:

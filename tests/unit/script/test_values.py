@@ -202,6 +202,22 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
         'A=(M/x -tp 2)\n[ -n "$L" ] && A+=(--max-model-len "$L")\nvllm serve "${A[@]}"',
         {"tp": 2, "max_model_len": None, "editable": "conditional"},
     ),
+    "a degree that a variable adds to an empty array": (
+        'A=()\n[ -n "$L" ] && A+=(-tp 4)\nvllm serve M/x "${A[@]}"',
+        {"tp": 1, "tp_source": "absent", "editable": "conditional"},
+    ),
+    "an array that a variable makes a text": (
+        'A=()\n[ -n "$L" ] && A="-tp 4"\nvllm serve M/x "${A[@]}"',
+        {"tp": 1, "editable": "conditional"},
+    ),
+    "a launcher that a variable adds": (
+        'P=()\n[ -n "$L" ] && P=(nsys profile)\n"${P[@]}" vllm serve M/x -tp 2',
+        {"tp": 2, "editable": "conditional"},
+    ),
+    "words of an array that are joined": (
+        'A=(vllm serve M/x)\n[ -n "$L" ] && A+=(--port 1)\nbash -c "${A[*]}"',
+        {"tp": 1, "editable": "no"},
+    ),
     "a program that a variable adds words to": (
         'C=(vllm serve M/x)\n[ -n "$L" ] && C+=(--port "$L")\n"${C[@]}" -tp 2',
         LITERAL,
