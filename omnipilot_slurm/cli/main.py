@@ -37,6 +37,7 @@ COMMANDS = {
     "ingest": Subcommand("omnipilot_slurm.cli.ingest:ingest", "Read accounting and benchmarks."),
     "predict": Subcommand("omnipilot_slurm.cli.predict:predict", "What rows of a CSV deliver."),
     "replay": Subcommand("omnipilot_slurm.cli.replay:replay", "What past jobs would be answered."),
+    "probe": Subcommand("omnipilot_slurm.cli.probe:probe", "Benchmarks worth their GPU-hours."),
     "reload": Subcommand("omnipilot_slurm.cli.running_daemon:reload", "omnipilotd reads anew."),
     "report": Subcommand("omnipilot_slurm.cli.report:report", "Figures on model and decisions."),
     "sandbox": Subcommand("omnipilot_slurm.cli.sandbox:sandbox", "A throwaway Slurm to try it on."),
