@@ -28,19 +28,35 @@ if TYPE_CHECKING:
 
 
 def predicted(question: Question, rated: Sequence[RatedArm]) -> tuple[RatedArm, ...]:
-    """Return the arms with what each would deliver; one that fails delivers nothing."""
+    """Return the arms with what each would deliver; one that fails delivers nothing.
+
+    Arms that differ in their partition alone are predicted once.
+    """
     able = [one for one in rated if one.starts is not Starts.FAILS and one.prediction is None]
     if not able:
         return tuple(rated)
+    alike = {_likeness(one): one for one in reversed(able)}
+    chosen = list(alike.values())
     predictor = question.site.predictor
-    found = _estimates(question, able) if predictor is None else _learned(question, able, predictor)
-    made = {id(one): prediction for one, prediction in zip(able, found, strict=True)}
+    if predictor is None:
+        found = _estimates(question, chosen)
+    else:
+        found = _learned(question, chosen, predictor)
+    made = {
+        key: _with_computed(question, one, prediction)
+        for (key, one), prediction in zip(alike.items(), found, strict=True)
+    }
+    able_ids = set(map(id, able))
     return tuple(
-        replace(one, prediction=_with_computed(question, one, made[id(one)]))
-        if id(one) in made
-        else one
+        replace(one, prediction=made[_likeness(one)]) if id(one) in able_ids else one
         for one in rated
     )
+
+
+def _likeness(rated: RatedArm) -> tuple[str | None, str, int, int, int, int]:
+    """Return what arms of one decision are predicted by; the rest of them is its engine's."""
+    arm, version = rated.arm, rated.engine.vllm_version
+    return version, arm.gpu, arm.n_gpus, arm.n_nodes, arm.tensor_parallel, id(rated.report)
 
 
 def setup_of(question: Question, rated: RatedArm) -> ArmSetup:
@@ -62,27 +78,16 @@ def setup_of(question: Question, rated: RatedArm) -> ArmSetup:
 def _learned(
     question: Question, rated: Sequence[RatedArm], predictor: ArmPredictor
 ) -> list[Prediction]:
-    """Return the cost model's predictions; partitions may run different engine versions.
-
-    Arms that differ in their partition alone are predicted once.
-    """
-    keys = [_likeness(one) for one in rated]
-    first = dict(zip(reversed(keys), reversed(rated), strict=True))
-    found: dict[object, Prediction] = {}
-    for version in dict.fromkeys(one.engine.vllm_version for one in rated):
-        alike = [key for key in dict.fromkeys(keys) if key[0] == version]
-        setups = [setup_of(question, first[key]) for key in alike]
+    """Return the cost model's predictions; partitions may run different engine versions."""
+    found: dict[int, Prediction] = {}
+    for version in {one.engine.vllm_version for one in rated}:
+        alike = [i for i, one in enumerate(rated) if one.engine.vllm_version == version]
+        setups = [setup_of(question, rated[i]) for i in alike]
         predictions = predictor.predict(
             question.model, setups, question.workload, engine_version=version
         )
         found |= dict(zip(alike, predictions, strict=True))
-    return [found[key] for key in keys]
-
-
-def _likeness(rated: RatedArm) -> tuple[str | None, str, int, int, int]:
-    """Return what arms of one decision are predicted by; the rest of them is its engine's."""
-    arm = rated.arm
-    return rated.engine.vllm_version, arm.gpu, arm.n_gpus, arm.n_nodes, arm.tensor_parallel
+    return [found[i] for i in range(len(rated))]
 
 
 def _estimates(question: Question, rated: Sequence[RatedArm]) -> list[Prediction]:
