@@ -117,3 +117,9 @@ def test_wheel_in_an_empty_environment_advises_with_its_own_files(tmp_path: Path
     shipped = packages / "omnipilot_slurm" / "_data"
     for name in ("etc/models.yaml", "etc/omnipilotd.service", "lua/omnipilot.lua"):
         assert (shipped / name).is_file(), name
+
+
+def test_no_two_test_files_have_the_same_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    # without packages, pytest could import only one of them
+    assert sorted(names) == sorted(set(names))
