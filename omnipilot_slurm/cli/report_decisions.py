@@ -22,6 +22,7 @@ from omnipilot_slurm.records import Mode, Verdict
 from omnipilot_slurm.store.choices import choices_by_kind
 from omnipilot_slurm.store.decision_report import DecisionReport, Effect, report_on
 from omnipilot_slurm.store.decisions import briefs
+from omnipilot_slurm.store.start_report import Starts, starts_by_word
 from omnipilot_slurm.utility_file import load_utility
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ _EFFECTS = (
     "  GPU-hours",
     "  dollars",
 )
+#: what was said of a server's start, as start_report names it
+_SAID = {
+    "starts": "said to start",
+    "unsure": "said to be uncertain",
+    "fails": "said to fail for certain",
+    "moved": "moved to where it starts",
+}
 _VERDICTS = tuple(str(verdict) for verdict in Verdict)
 _MODES = tuple(str(mode) for mode in Mode)
 
@@ -68,14 +76,21 @@ def decisions(since: str, config: Path | None, store: Path | None, *, as_one_jso
     with opened(path) as connection:
         report = report_on(briefs(connection, at), failed_launch_hours=hours)
         made = choices_by_kind(connection, at)
+        started = starts_by_word(connection, at)
     if as_one_json:
-        plain = {"since": at, "failed_launch_hours": hours, **_plain(report), "choices": made}
+        plain = {
+            "since": at,
+            "failed_launch_hours": hours,
+            **_plain(report),
+            "started": {said: asdict(counts) for said, counts in started.items()},
+            "choices": made,
+        }
         click.echo(json.dumps(plain, ensure_ascii=False))
         return
     if report.n == 0:
         click.echo(f"no decisions since {_when(at)} in {path}")
         return
-    click.echo("\n".join(_text(report, made, hours)))
+    click.echo("\n".join(_text(report, started, made, hours)))
 
 
 def _plain(report: DecisionReport) -> dict[str, Any]:
@@ -105,7 +120,9 @@ def _plain(report: DecisionReport) -> dict[str, Any]:
     }
 
 
-def _text(report: DecisionReport, made: Mapping[str, int], hours: float) -> Iterator[str]:
+def _text(
+    report: DecisionReport, started: Mapping[str, Starts], made: Mapping[str, int], hours: float
+) -> Iterator[str]:
     n_users = len(report.users)
     yield (
         f"{_count(report.n, 'decision')} on jobs of {_count(n_users, 'user')},"
@@ -115,6 +132,9 @@ def _text(report: DecisionReport, made: Mapping[str, int], hours: float) -> Iter
     yield from _verdicts(report)
     yield ""
     yield from _effects(report, hours)
+    if started:
+        yield ""
+        yield from _starts(started)
     if report.reasons:
         yield ""
         yield from _reasons(report)
@@ -169,6 +189,16 @@ def _effect(effect: Effect) -> tuple[str, ...]:
         f"{effect.risk_gpu_hours:,.1f}",
         f"{effect.risk_usd:,.2f}",
     )
+
+
+def _starts(started: Mapping[str, Starts]) -> list[str]:
+    """Return how servers really started, by what was said of them."""
+    rows = [("how servers really started", "came up", "did not", "not known")]
+    for said, name in _SAID.items():
+        if said in started:
+            n = started[said]
+            rows.append((name, f"{n.n_up:,}", f"{n.n_failed:,}", f"{n.n_unknown:,}"))
+    return table(rows, right=(1, 2, 3))
 
 
 def _reasons(report: DecisionReport) -> list[str]:

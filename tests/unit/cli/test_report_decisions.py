@@ -15,6 +15,8 @@ from omnipilot_slurm.cli.main import main
 from omnipilot_slurm.records import Mode
 from omnipilot_slurm.store.choices import Choice, Did, Option, record_choices
 from omnipilot_slurm.store.database import open_for_writing, schema
+from omnipilot_slurm.store.outcomes import JobOutcome, LinkedBy, record_outcomes
+from omnipilot_slurm.store.site_tables import LaunchOutcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,6 +126,48 @@ def test_what_users_did_is_counted_by_kind(store: Path, capsys: pytest.CaptureFi
         record_choices(connection, [choice])
     assert found(capsys, store)["choices"] == {"accepted": 1}
     assert "what users did with proposals: accepted 1" in run(capsys, store)[1]
+
+
+def ended(decision_id: str, outcome: LaunchOutcome, *, job_id: str = "1") -> JobOutcome:
+    return JobOutcome(
+        job_id=f"{job_id}-{decision_id}",
+        submitted_at=NOW,
+        decision_id=decision_id,
+        linked_by=LinkedBy.TAG,
+        started_at=NOW,
+        ended_at=NOW,
+        state="COMPLETED",
+        outcome=outcome,
+        evidence="log",
+    )
+
+
+def test_how_servers_really_started_is_held_against_what_was_said(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = [
+        # let through in observe mode, though said to fail
+        ended("moved", LaunchOutcome.OOM),
+        ended("moved2", LaunchOutcome.OK),
+        ended("refused", LaunchOutcome.CANCELLED),
+        # really moved, as an array of two
+        ended("moved3", LaunchOutcome.OK),
+        ended("moved3", LaunchOutcome.TIMEOUT, job_id="2"),
+        ended("filled", LaunchOutcome.OK),
+        # neither an arm nor an old decision counts
+        ended("off", LaunchOutcome.OK),
+        ended("old", LaunchOutcome.OK),
+    ]
+    with closing(open_for_writing(store)) as connection:
+        record_outcomes(connection, outcomes)
+    assert found(capsys, store)["started"] == {
+        "fails": {"n_up": 1, "n_failed": 1, "n_unknown": 1},
+        "moved": {"n_up": 1, "n_failed": 1, "n_unknown": 0},
+        "starts": {"n_up": 1, "n_failed": 0, "n_unknown": 0},
+    }
+    words = [line.split() for line in run(capsys, store)[1].splitlines()]
+    assert ["said", "to", "fail", "for", "certain", "1", "1", "1"] in words
+    assert ["moved", "to", "where", "it", "starts", "1", "1", "0"] in words
 
 
 def test_the_text_has_the_tables_an_admin_reads(
