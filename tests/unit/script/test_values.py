@@ -216,7 +216,7 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "words of an array that are joined": (
         'A=(vllm serve M/x)\n[ -n "$L" ] && A+=(--port 1)\nbash -c "${A[*]}"',
-        {"tp": 1, "editable": "no"},
+        {"tp": 1, "editable": "yes", "at": ' -c "${A[*]}||"\n'},
     ),
     "a program that a variable adds words to": (
         'C=(vllm serve M/x)\n[ -n "$L" ] && C+=(--port "$L")\n"${C[@]}" -tp 2',
