@@ -4,8 +4,9 @@
 
 First the daemon's own decider on the example cluster, in enforce mode, caches of answers left out.
 Each round runs every case once; the figures are over all calls but those of the first round. Then
-whole decisions among 40 arms on which the server starts, each for a server and a load that were
-never asked for before, with the shipped cost model: all is checked, predicted and weighed anew.
+whole decisions among 40 arms on which the server starts, with the shipped cost model, each for a
+load that was never asked for before, or a server that was not either: then all is checked,
+predicted and weighed anew. Where the site does not say vLLM's version, every one is in question.
 
 The baseline in the same run is one SHA-256 of each script, so that the ratio says something on any
 machine; processor time is shown beside wall time, since other work on the machine adds to the
@@ -70,9 +71,12 @@ def site_of(snapshot: Snapshot) -> Site:
     return replace(site, policy=replace(site.policy, mode=Mode.ENFORCE))
 
 
-def many_arms_site() -> Site:
-    """Return a site with N_ARMS arms for a small model, some of them free now."""
-    return site_of(
+def many_arms_site(version: str | None) -> Site:
+    """Return a site with N_ARMS arms for a small model, some of them free now.
+
+    `version` is vLLM's where the script does not say; None: all are in question.
+    """
+    site = site_of(
         Snapshot(
             partitions=tuple(
                 PartitionFacts(
@@ -87,6 +91,7 @@ def many_arms_site() -> Site:
             taken_at=time.time(),
         )
     )
+    return replace(site, vllm=replace(site.vllm, version=version))
 
 
 def _nodes(gpu: str, *, n_free: int) -> NodeShape:
@@ -96,12 +101,13 @@ def _nodes(gpu: str, *, n_free: int) -> NodeShape:
     )
 
 
-def new_loads(n: int) -> list[Submission]:
-    """Return as many submissions of one model, each with a length and for a load of its own."""
+def new_jobs(n: int, *, is_new_server: bool) -> list[Submission]:
+    """Return as many submissions of one model, each for a load of its own, or a server as well."""
     serve = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
     head = f"#!/bin/bash\n#SBATCH --gres=gpu:{GPUS[0]}:1\n#SBATCH --time=8:00:00\n#OMNIPILOT auto"
     texts = (
-        f"{head} concurrency=32 isl={800 + i} osl=256\n{serve} --max-model-len {8192 + i}\n"
+        f"{head} concurrency=32 isl={800 + i} osl=256\n"
+        f"{serve} --max-model-len {8192 + i * is_new_server}\n"
         for i in range(n)
     )
     return [
@@ -137,21 +143,21 @@ def reached(p50: float, p99: float, *, p50_bar: float, p99_bar: float) -> bool:
     return holds
 
 
-def among_many_arms(n_calls: int) -> bool:
+def among_many_arms(n_calls: int, *, version: str | None, is_new_server: bool) -> bool:
     """Time decisions among N_ARMS arms and print whether their bars are reached."""
-    site = many_arms_site()
+    site = many_arms_site(version)
 
     def decide(job: Submission) -> object:
         return decision.decide(job, site, expired=lambda: False)
 
-    first, *others = new_loads(1 + WARM_UP_CALLS + n_calls)
-    shown = decision.decide(first, site, expired=lambda: False, all_arms=True)
-    n_able = sum(rated.utility_usd is not None for rated in shown.arms)
-    print(f"{len(shown.arms)} arms, {n_able} of them with a worth, verdict {shown.verdict}")
+    first, *others = new_jobs(1 + WARM_UP_CALLS + n_calls, is_new_server=is_new_server)
+    arms = decision.decide(first, site, expired=lambda: False, all_arms=True).arms
+    assert len(arms) == N_ARMS
+    assert all(rated.utility_usd is not None for rated in arms)
     once(decide, others[:WARM_UP_CALLS])
     wall, processor = once(decide, others[WARM_UP_CALLS:])
-    p50, p99 = printed("decide among them", wall, processor)
-    assert len(shown.arms) == N_ARMS
+    what = f"{N_ARMS} arms, new {'server and load' if is_new_server else 'load'}"
+    p50, p99 = printed(f"{what}, vLLM {version or 'of any version'}", wall, processor)
     return reached(p50, p99, p50_bar=ARMS_P50_BAR_MS, p99_bar=ARMS_P99_BAR_MS)
 
 
@@ -168,7 +174,11 @@ def main() -> int:
     p50, p99 = printed("detect + decide", wall, processor)
     print(f"p50 is {p50 / statistics.median(baseline):.0f} times one SHA-256 of the script")
     usual = reached(p50, p99, p50_bar=P50_BAR_MS, p99_bar=P99_BAR_MS)
-    return 0 if among_many_arms(rounds * 10) and usual else 1
+    many = [
+        among_many_arms(rounds * 5, version=version, is_new_server=is_new_server)
+        for version, is_new_server in (("0.11.0", False), ("0.11.0", True), (None, True))
+    ]
+    return 0 if usual and all(many) else 1
 
 
 if __name__ == "__main__":
