@@ -22,14 +22,13 @@ _MEMORY: Final = re.compile(r"^(\d{1,15})([kKmMgGtT]?)[bB]?$")
 _MIB: Final = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
 _TIME: Final = re.compile(r"^(?:(?P<days>\d{1,9})-)?(?P<clock>\d{1,9}(?::\d{1,9}){0,2})$")
 _OMNIPILOT: Final = re.compile(
-    r"^[ \t]*#[ \t]?OMNIPILOT\b[ \t:]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]*#[ \t]?OMNIPILOT\b[ \t:=]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE
 )
 #: lines and words of a line that are read, and words not understood that are kept
 _MOST_LINES: Final = 50
 _MOST_WORDS: Final = 50
 _MOST_UNKNOWN: Final = 20
 _SBATCH: Final = "#SBATCH"
-_COMMENT: Final = re.compile(r"(?:^|[\s,;])omnipilot[=:](?P<words>[^;,\s]+)", re.IGNORECASE)
 _MAX_VALUE: Final = 1e12
 _EXPORTED: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)")
 #: keys of `#OMNIPILOT key=value` and the type of their values
@@ -42,6 +41,15 @@ DIRECTIVE_KEYS: Final = {
     "requests_per_s": float,
     "hours": float,
 }
+
+
+_WORD: Final = rf"(?:off|auto|advise|observe|(?:{'|'.join(DIRECTIVE_KEYS)})=[\w.]{{1,20}})"
+#: `omnipilot=off`, alone or among words for others, in JSON too
+_COMMENT: Final = re.compile(
+    rf"""(?:^|[\s,;{{"'])omnipilot["']?\s?[=:]\s?["']?"""
+    rf"""(?P<words>[^;,\s"'}}]+(?:[,\s]{{1,2}}{_WORD}(?![^;,\s"'}}]))*)""",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +67,14 @@ def omnipilot(script: bytes, comment: str | None = None) -> Directives:
     """Return the #OMNIPILOT words of a script, then those of `--comment omnipilot=...`.
 
     Later words win; only the first 50 lines and 50 words of each count. In a comment, several words
-    are joined by `+`: `omnipilot=auto+isl=512`.
+    are joined by `+`, by commas or blanks: `omnipilot=auto+isl=512`.
     """
     found = Directives()
     text = script.decode("utf-8", "replace")
     for match in islice(_OMNIPILOT.finditer(text), _MOST_LINES):
         found = _read_words(found, re.split(r"[\s,]+", match["words"].partition("#")[0].strip()))
     for match in _COMMENT.finditer(comment or ""):
-        found = _read_words(found, match["words"].split("+"))
+        found = _read_words(found, re.split(r"[+,\s]+", match["words"]))
     return found
 
 

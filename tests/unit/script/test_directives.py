@@ -132,6 +132,7 @@ WORDS: dict[str, Directives] = {
         unknown=("isl=0", "osl=-1", "hours=nan", "slo_ttft_ms=inf")
     ),
     "#OMNIPILOT isl=1e3 osl=many hours=": Directives(unknown=("isl=1e3", "osl=many", "hours=")),
+    "#OMNIPILOT=off\r": Directives(off=True),
     "#OMNIPILOT": Directives(),
     "##OMNIPILOT off": Directives(),
     "#OMNIPILOTS off": Directives(),
@@ -148,7 +149,15 @@ COMMENTS: dict[str, Directives] = {
     "omnipilot=off": Directives(off=True),
     "omnipilot:advise": Directives(mode=Mode.ADVISE),
     "for nn; omnipilot=auto+isl=512 rest": Directives(auto=True, values={"isl": 512}),
+    "omnipilot=auto,isl=512 osl=64,project=x": Directives(
+        auto=True, values={"isl": 512, "osl": 64}
+    ),
+    "omnipilot=off autopsy": Directives(off=True),
+    "OmniPilot: off": Directives(off=True),
+    '{"project": "x", "omnipilot": "off"}': Directives(off=True),
+    "omnipilot=offline": Directives(unknown=("offline",)),
     "project=omnipilot": Directives(),
+    "omnipilot": Directives(),
     "myomnipilot=off": Directives(),
 }
 
