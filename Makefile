@@ -25,6 +25,9 @@ bench-launch:
 bench-decide:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/decide_latency.py
 
+bench-predict:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/predict_latency.py
+
 bench-daemon:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/daemon_latency.py
 

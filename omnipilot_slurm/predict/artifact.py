@@ -37,7 +37,7 @@ from omnipilot_slurm.predict.support import (
     SOFT,
     Envelope,
 )
-from omnipilot_slurm.predict.trees import Trees
+from omnipilot_slurm.predict.trees import Trees, packed_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,10 @@ _UNREADABLE = (
 )
 #: types on disk; a smaller integer holds every index, and thresholds and anchors are 32 bit anyway
 _COMPACT = {"column": "int16", "child": "int32", "roots": "int32", "starts": "int32"}
+_TREE_ARRAYS = (
+    *("column", "threshold", "child", "value", "roots", "starts", "factors", "offsets"),
+    "common_levels",
+)
 
 
 def write(folder: Path, model: CostModel, about: Mapping[str, Any]) -> None:
@@ -162,7 +166,7 @@ def _arrays(model: CostModel) -> dict[str, Any]:
     """Return every array by the name it has in the file."""
     found = {f"kernel.{name}": getattr(model.kernel, name) for name in _names(Kernel)}
     for part in ("forest", "bands"):
-        for name in _names(Trees):
+        for name in _TREE_ARRAYS:
             values = np.asarray(getattr(getattr(model, part), name))
             found[f"{part}.{name}"] = values.astype(_COMPACT.get(name, values.dtype))
     if model.site is not None:
@@ -243,9 +247,16 @@ def _correction(arrays: Mapping[str, Any], coefficients: Mapping[str, float]) ->
 
 
 def _trees(arrays: Mapping[str, Any], part: str) -> Trees:
-    found = {name: arrays[f"{part}.{name}"] for name in _names(Trees)}
-    found |= {name: found[name].astype(np.int64) for name in _COMPACT}
-    return Trees(**(found | {"common_levels": int(found["common_levels"])}))
+    found = {name: arrays[f"{part}.{name}"] for name in _TREE_ARRAYS}
+    return Trees(
+        nodes=packed_nodes(found["column"], found["threshold"], found["child"]),
+        value=found["value"],
+        roots=found["roots"].astype(np.int64),
+        starts=found["starts"].astype(np.int64),
+        factors=found["factors"],
+        offsets=found["offsets"],
+        common_levels=int(found["common_levels"]),
+    )
 
 
 def _envelope(support: Mapping[str, Any]) -> Envelope:

@@ -24,6 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
 RealArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 TextArray = npt.NDArray[np.str_]
 

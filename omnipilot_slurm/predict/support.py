@@ -209,6 +209,7 @@ class _Judge:
         self._of_names: dict[object, tuple[Finding, ...]] = {}
         self._of_numbers: dict[object, tuple[Finding, ...]] = {}
         self._of_number: dict[object, tuple[Finding, ...]] = {}
+        self._of_workload: dict[object, tuple[Finding, ...]] = {}
 
     def row(
         self, names: tuple[str, ...], facts: tuple[float, ...], numbers: tuple[float, ...]
@@ -232,12 +233,19 @@ class _Judge:
         fact = dict(zip(_FACTS, facts, strict=True))
         yield from self._new_names(labels, fact)
         yield from self._never_together(labels)
-        measured = self.envelope.workloads.get(labels["architecture"])
-        if measured is not None:
-            yield from _workload_finding(log2(fact["isl"]), log2(fact["osl"]), measured)
+        yield from self._workload(labels["architecture"], fact["isl"], fact["osl"])
         for axis in SOFT:
             if labels[axis] and labels[axis] not in self.envelope.seen[axis]:
                 yield Finding(axis, LOW, f"{axis} {labels[axis]!r} was not measured")
+
+    def _workload(self, architecture: str, isl: float, osl: float) -> tuple[Finding, ...]:
+        """Judge prompt and output lengths, which the rows of a decision share."""
+        key = (architecture, isl, osl)
+        if key not in self._of_workload:
+            measured = self.envelope.workloads.get(architecture)
+            found = () if measured is None else _workload_finding(log2(isl), log2(osl), measured)
+            self._of_workload[key] = tuple(found)
+        return self._of_workload[key]
 
     def _new_names(
         self, labels: Mapping[str, str], facts: Mapping[str, float]

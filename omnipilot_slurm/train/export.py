@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnipilot_slurm.predict.trees import Trees
+from omnipilot_slurm.predict.trees import Trees, packed_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +102,11 @@ def pack(models: Sequence[Packable]) -> Trees:
             parts.append(_adjacent(tree, n_nodes))
             n_nodes += len(tree.column)
     return Trees(
-        column=np.concatenate([part.column for part in parts]),
-        threshold=_not_above(np.concatenate([part.threshold for part in parts])),
-        child=np.concatenate([part.child for part in parts]),
+        nodes=packed_nodes(
+            column=np.concatenate([part.column for part in parts]),
+            threshold=_not_above(np.concatenate([part.threshold for part in parts])),
+            child=np.concatenate([part.child for part in parts]),
+        ),
         value=np.concatenate([part.value for part in parts]),
         roots=np.array(roots),
         starts=np.array(starts),
