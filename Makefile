@@ -40,7 +40,8 @@ SCENARIO = ../shared/data/scenario.yaml
 KEEP = .held
 bench-model:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/model.py $(DATA) \
-	   --scenario $(SCENARIO) --keep $(KEEP)
+	   --scenario $(SCENARIO) --keep $(KEEP) \
+	&& OMP_NUM_THREADS=1 $$venv/bin/python benchmarks/predict_latency.py --data $(DATA)
 
 # where the model's error comes from; uses what bench-model kept
 bench-model-limits:

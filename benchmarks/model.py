@@ -1,18 +1,19 @@
 """Print every figure that the cost model is held to, with its bar, and whether it is met.
 
-    python benchmarks/model.py DATA.csv --scenario FILE [--keep FOLDER] [--skip-latency]
-        [--splits workload architecture family gpu source]
+    python benchmarks/model.py DATA.csv --scenario FILE [--keep FOLDER]
+        [--splits workload architecture source]
 
-All figures are out of fold, on the vLLM rows; the latency (benchmarks/model_latency.py) is that of
-a model fitted on all rows in this very run, against scikit-learn's predict on the same trees.
---keep holds the predictions out of fold, an hour's work; they are made again when rows or code
-change. By cell is always printed, --splits chooses among the others.
+All figures are out of fold, on the vLLM rows. What a prediction costs is printed by
+benchmarks/predict_latency.py, which `make bench-model` runs as well. --keep holds the predictions
+out of fold, an hour's work; they are made again when rows or code change. By cell is always
+printed, --splits chooses among the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,11 +22,10 @@ from threadpoolctl import threadpool_limits
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from model_latency import latency  # noqa: E402 (beside this file)
-
 from omnipilot_slurm.predict.support import IN, LOW, OUT  # noqa: E402 (found by the line above)
 from omnipilot_slurm.train.decisions import OURS  # noqa: E402 (as above)
 from omnipilot_slurm.train.ensembles import Settings  # noqa: E402 (as above)
+from omnipilot_slurm.train.evaluate import tiers_out_of_fold  # noqa: E402 (as above)
 from omnipilot_slurm.train.evaluation import (  # noqa: E402 (as above)
     EVERY,
     NVIDIA,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.train.evaluation import Evaluation
 
 TRIPLE = "A100/H100/H200"
-SPLITS = ("cell", "workload", "architecture", "family", "gpu", "source")
+SPLITS = ("workload", "architecture", "source")
 
 
 class Figure(NamedTuple):
@@ -110,11 +110,11 @@ def coverages(data: Dataset, held: Held, by_cell: Evaluation) -> Iterator[Figure
     yield Figure("output_tok_s: median hi/lo", f"{width:.3f}", "<= 1.25", width <= 1.25)
 
 
-def tiers(found: Mapping[str, Evaluation]) -> Iterator[Figure]:
+def tiers(data: Dataset, found: Mapping[str, Evaluation]) -> Iterator[Figure]:
     """Yield how rows of what was left out are answered."""
-    for split in [split for split in ("family", "gpu") if split in found]:
-        counts = found[split].tiers
-        value = ", ".join(f"{count} {tier}" for tier, count in counts.items())
+    for split in ("family", "gpu"):
+        counts = Counter(tiers_out_of_fold(data, split).tolist())
+        value = ", ".join(f"{counts[tier]} {tier}" for tier in (IN, LOW, OUT))
         yield Figure(f"left out by {split}: rows by tier", value, "0 in", counts[IN] == 0)
     for group in found["source"].groups if "source" in found else ():
         answered = 1 - group.tiers[OUT] / group.n_rows
@@ -155,27 +155,13 @@ def decisions(by_cell: Evaluation) -> Iterator[Figure]:
         )
 
 
-def latencies(data: Dataset, settings: Settings) -> Iterator[Figure]:
-    """Yield what a decision's prediction costs."""
-    found = latency(data, settings)
-    ratio = found.sklearn_ms / found.uncached_ms
-    yield Figure(
-        "40 arms, uncached, p50", f"{found.uncached_ms:.2f} ms", "<= 5", found.uncached_ms <= 5
-    )
-    text = f"{ratio:.1f}x ({found.sklearn_ms:.1f} ms; differs by {found.difference:.1e})"
-    yield Figure("    scikit-learn's predict, same trees", text, ">= 4x", ratio >= 4)
-    met = found.repeated_ms <= 0.3
-    yield Figure("40 arms, repeated, p50", f"{found.repeated_ms:.3f} ms", "<= 0.3", met)
-
-
 def main() -> None:
     """Read the arguments, evaluate, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="+")
     parser.add_argument("--scenario", type=Path, required=True)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--splits", nargs="+", choices=SPLITS[1:], default=SPLITS[1:])
-    parser.add_argument("--skip-latency", action="store_true")
+    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
     arguments = parser.parse_args()
     scenario = load_scenario(arguments.scenario)
     data = load_dataset(arguments.data, say)
@@ -189,9 +175,8 @@ def main() -> None:
         rows = [
             *errors(found),
             *coverages(data, held["cell"], found["cell"]),
-            *tiers(found),
+            *tiers(data, found),
             *decisions(found["cell"]),
-            *([] if arguments.skip_latency else latencies(data, settings)),
         ]
     for row in rows:
         verdict = "" if row.met is None else "met" if row.met else "MISSED"

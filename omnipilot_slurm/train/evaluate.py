@@ -18,6 +18,7 @@ import numpy as np
 from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.predict.predictor import Bounds, Predictor
 from omnipilot_slurm.predict.roofline import roofline, work
+from omnipilot_slurm.predict.support import envelope_of, judge
 from omnipilot_slurm.train.fit import fit
 from omnipilot_slurm.train.folds import grouped_folds, leave_one_out
 from omnipilot_slurm.train.neighbour import nearest_rows
@@ -85,6 +86,21 @@ def held_out(
         progress(f"{split}: fold {fold + 1} of {folds.max() + 1}, {len(held)} rows held out")
         parts.append((held, _predicted(data.take(kept), _blind(data.take(held)), kept, settings)))
     return _gathered(len(data), folds, parts)
+
+
+def tiers_out_of_fold(data: Dataset, split: str) -> TextArray:
+    """Return the tier (n_rows,) of every row by the support of the rows outside its fold.
+
+    The same as `held_out` finds, in seconds: support does not depend on what is fitted.
+    """
+    folds = outer_folds(data, split)
+    check_apart(data.groups[split], folds, split)
+    tiers = np.empty(len(data), dtype="<U3")
+    for fold in np.unique(folds):
+        held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        envelope = envelope_of(data.table.take(kept), data.groups["cell"][kept].tolist())
+        tiers[held] = [each.tier for each in judge(data.table.take(held), envelope)]
+    return tiers
 
 
 def check_apart(groups: TextArray, folds: IntArray, split: str) -> None:

@@ -98,6 +98,12 @@ def test_offsets_that_saw_the_rows_are_caught_by_the_same_check(rows):
     assert mid_moved == 0
 
 
+@pytest.mark.parametrize("split", ["family", "gpu"])
+def test_no_row_of_an_unseen_family_or_gpu_is_in_support(measured_rows, split):
+    tiers = evaluate.tiers_out_of_fold(measured_rows, split)
+    assert set(tiers.tolist()) <= {"low", "out"}
+
+
 @pytest.mark.parametrize("split", ["cell", "workload", "architecture", "family", "gpu", "source"])
 def test_no_split_has_a_group_on_both_sides(rows, split):
     folds = evaluate.outer_folds(rows, split)
@@ -140,13 +146,14 @@ def test_a_seed_makes_other_folds_and_the_same_ones_again(rows):
 
 
 @pytest.mark.usefixtures("two_folds")
-def test_the_nearest_row_is_of_the_same_arm_and_never_of_the_fold(rows):
+def test_neighbours_and_tiers_are_those_of_the_other_fold(rows):
     held = evaluate.held_out(rows, "cell", TINY)
     asked = np.flatnonzero(held.nearest >= 0)
     near = held.nearest[asked]
     assert len(asked) > len(rows) / 2
     assert (rows.arms[asked] == rows.arms[near]).all()
     assert (held.folds[asked] != held.folds[near]).all()
+    assert (evaluate.tiers_out_of_fold(rows, "cell") == held.tiers).all()
 
 
 @pytest.mark.usefixtures("two_folds")
