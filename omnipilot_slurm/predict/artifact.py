@@ -215,9 +215,7 @@ def _columns(card: Mapping[str, Any]) -> Columns:
 
 def _model(arrays: Mapping[str, Any], card: Mapping[str, Any], columns: Columns) -> CostModel:
     return CostModel(
-        coefficients=Coefficients(
-            **{name: _positive(value) for name, value in card["coefficients"].items()}
-        ),
+        coefficients=_coefficients(card["coefficients"]),
         columns=columns,
         kernel=Kernel(**{name: arrays[f"kernel.{name}"] for name in _names(Kernel)}),
         kernel_shares=arrays["kernel_shares"],
@@ -238,9 +236,13 @@ def _model(arrays: Mapping[str, Any], card: Mapping[str, Any], columns: Columns)
     )
 
 
+def _coefficients(values: Mapping[str, Any]) -> Coefficients:
+    return Coefficients(**{name: _positive(value) for name, value in values.items()})
+
+
 def _correction(arrays: Mapping[str, Any], coefficients: Mapping[str, float]) -> Correction:
     return Correction(
-        coefficients=Coefficients(**coefficients),
+        coefficients=_coefficients(coefficients),
         shares=arrays["site.shares"],
         kernel=Kernel(**{name: arrays[f"site.{name}"] for name in _names(Kernel)}),
     )

@@ -47,15 +47,20 @@ def faults(arrays: Mapping[str, Any], n_columns: int) -> Iterator[str]:
     """Yield what is wrong: first with shapes and types, only where these are right with values."""
     n_targets = len(LEARNED)
     wide = n_columns + 3 * n_targets
-    shares = {"kernel_shares": (_REALS, ("targets",))}
+    shares = {"kernel.": "kernel_shares"}
+    if any(name.startswith("site.") for name in arrays):
+        shares["site."] = "site.shares"
     found = [
-        *_misshapen(arrays, _prefixed("kernel.", _KERNEL) | shares, {"targets": n_targets}),
         *_misshapen(arrays, _prefixed("forest.", _TREES), {"models": n_targets}),
         *_misshapen(arrays, _prefixed("bands.", _TREES), {"models": n_targets * len(LEVELS)}),
     ]
+    for prefix, name in shares.items():
+        layout = _prefixed(prefix, _KERNEL) | {name: (_REALS, ("targets",))}
+        found += _misshapen(arrays, layout, {"targets": n_targets})
     if not found:
         found += _not_finite(arrays)
-        found += _unsound_kernel(arrays, n_columns)
+        for prefix, name in shares.items():
+            found += _unsound_kernel(arrays, prefix, name, n_columns)
         found += _unsound_trees(arrays, "forest.", n_columns)
         found += _unsound_trees(arrays, "bands.", wide)
     yield from found
@@ -102,12 +107,13 @@ def _not_finite(arrays: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{name}: must be finite, has {count} numbers that are not"
 
 
-def _unsound_kernel(arrays: Mapping[str, Any], n_columns: int) -> Iterator[str]:
-    if not _within(arrays["kernel.used"], n_columns):
-        yield f"kernel.used: must point at the {n_columns} columns"
-    shares = arrays["kernel_shares"]
-    if not ((shares >= 0) & (shares <= 1)).all():
-        yield "kernel_shares: must be from 0 to 1"
+def _unsound_kernel(
+    arrays: Mapping[str, Any], prefix: str, shares: str, n_columns: int
+) -> Iterator[str]:
+    if not _within(arrays[prefix + "used"], n_columns):
+        yield f"{prefix}used: must point at the {n_columns} columns"
+    if not ((arrays[shares] >= 0) & (arrays[shares] <= 1)).all():
+        yield f"{shares}: must be from 0 to 1"
 
 
 def _unsound_trees(arrays: Mapping[str, Any], prefix: str, n_columns: int) -> Iterator[str]:

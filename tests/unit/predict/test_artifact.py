@@ -308,9 +308,23 @@ def test_a_missing_and_an_empty_array_are_refused_together(folder: Path) -> None
     del arrays["kernel.means"]
     change_arrays(folder, arrays | {"bands.roots": arrays["bands.roots"][:0]})
     assert refusal(folder) == (
-        "FOLDER/model.npz: kernel.means: is missing\n"
-        "FOLDER/model.npz: bands.roots: must have some trees, has none"
+        "FOLDER/model.npz: bands.roots: must have some trees, has none\n"
+        "FOLDER/model.npz: kernel.means: is missing"
     )
+
+
+def test_what_a_site_added_is_checked_alike(folder: Path) -> None:
+    arrays = arrays_of(folder)
+    site = {f"site.{name}": arrays[f"kernel.{name}"] for name in ("used", "origin", "scales")}
+    change_arrays(folder, arrays | site | {"site.shares": arrays["kernel_shares"] + 2})
+    assert refusal(folder) == (
+        "FOLDER/model.npz: site.anchors: is missing\n"
+        "FOLDER/model.npz: site.duals: is missing\n"
+        "FOLDER/model.npz: site.means: is missing"
+    )
+    site |= {f"site.{name}": arrays[f"kernel.{name}"] for name in ("anchors", "duals", "means")}
+    change_arrays(folder, arrays | site | {"site.shares": arrays["kernel_shares"] + 2})
+    assert refusal(folder) == "FOLDER/model.npz: site.shares: must be from 0 to 1"
 
 
 def put(card: Any, path: tuple[str, ...], value: object) -> Any:
