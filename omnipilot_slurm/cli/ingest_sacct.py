@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnipilot_slurm.catalog.local import FolderLookup
 from omnipilot_slurm.cli.site_store import (
     opened_for_writing,
     since_time,
@@ -18,22 +17,19 @@ from omnipilot_slurm.cli.site_store import (
     store_options,
     store_path,
 )
-from omnipilot_slurm.cluster.reader import ClusterReader
-from omnipilot_slurm.cluster.source import CommandSource
-from omnipilot_slurm.ingest.accounting import Keeping, Tally
+from omnipilot_slurm.ingest.accounting import Keeping, Recognised, Tally
 from omnipilot_slurm.ingest.decided import DecidedJobs
-from omnipilot_slurm.ingest.recognition import Recognised, recognise
 from omnipilot_slurm.ingest.sacct_file import ingest_file
 from omnipilot_slurm.ingest.sacct_live import first_time, ingest_live
 from omnipilot_slurm.ingest.sacct_table import Skipped
 from omnipilot_slurm.ingest.site_key import key_path, load_key, user_keys
-from omnipilot_slurm.site_files import read_files
+from omnipilot_slurm.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import sqlite3
+    from collections.abc import Callable, Collection
 
-    from omnipilot_slurm.decide.site import Site
-    from omnipilot_slurm.site_files import SiteFiles
+    from omnipilot_slurm.ingest.sacct_job import SacctJob
 
 _DAY_S = 86_400.0
 _DUMP = """How a dump is made:
@@ -93,9 +89,9 @@ def sacct(  # noqa: PLR0917 (one parameter for each option)
     and job names are not kept.
     """
     path = store_path(config, store)
-    files = read_files(site_folders(config))
     now = time.time()
-    oldest = now - files.settings_file.settings.daemon.retention_days * _DAY_S
+    days = load_settings(site_folders(config)).settings.daemon.retention_days
+    oldest = now - days * _DAY_S
     since_s = None if since is None else since_time(since, now)
     keeping = Keeping(
         user_key=_user_key(path, user_names),
@@ -118,10 +114,9 @@ def sacct(  # noqa: PLR0917 (one parameter for each option)
             start = first_time(connection, since_s, keeping)
             tally = ingest_live(connection, start, keeping, n_latest=n_scripts)
             total.add(tally, "sacct")
-            if tally.latest:
-                recognised = recognise(
-                    connection, tally.latest, _site(files), again=since_s is not None
-                )
+            recognised = _recognised(
+                connection, tally.latest, site_folders(config), again=since_s is not None
+            )
     told = total.as_json() | {
         "scripts": recognised.n_scripts,
         "servers": recognised.n_servers,
@@ -137,16 +132,21 @@ def sacct(  # noqa: PLR0917 (one parameter for each option)
     return _complained(total)
 
 
-def _site(files: SiteFiles) -> Site:
-    """Return the site on this cluster as it is.
+def _recognised(
+    connection: sqlite3.Connection,
+    jobs: Collection[SacctJob],
+    folders: list[Path],
+    *,
+    again: bool,
+) -> Recognised:
+    """Look at the scripts of jobs, on this cluster as it is."""
+    if not jobs:
+        return Recognised()
+    # numpy, the cost model and the parser of scripts are loaded only where a script is read
+    from omnipilot_slurm.cli.live_site import live_site  # noqa: PLC0415
+    from omnipilot_slurm.ingest.recognition import recognise  # noqa: PLC0415
 
-    Raises: SlurmError.
-    """
-    cluster = files.settings_file.settings.cluster
-    source = CommandSource(timeout_s=cluster.command_timeout_s)
-    snapshot = ClusterReader(source, slow_poll_s=cluster.slow_poll_s).read(time.time())
-    # what a job's model is, is looked up in the catalog alone: its folder may be anybody's
-    return files.site(snapshot, FolderLookup(roots=[]), files.experience())
+    return recognise(connection, jobs, live_site(folders), again=again)
 
 
 def _user_key(store: Path, user_names: str) -> Callable[[str], str | None]:

@@ -89,6 +89,15 @@ class Tally:
         )
 
 
+@dataclass(slots=True)
+class Recognised:
+    """How many scripts were read, how many start a server, how many launches that made."""
+
+    n_scripts: int = 0
+    n_servers: int = 0
+    n_launches: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
     """How jobs are kept: under which user keys, from when on; `at` is now, Unix time in s.

@@ -7,10 +7,10 @@ jobs are stored; scripts are asked for in batches and forgotten at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from omnipilot_slurm.ingest.accounting import Recognised
 from omnipilot_slurm.ingest.batch_scripts import BATCH_IDS, batch_scripts
 from omnipilot_slurm.ingest.job_log import ended_how
 from omnipilot_slurm.ingest.past_job import PastJob, as_run
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from omnipilot_slurm.ingest.sacct_job import SacctJob
 
 _WORD: Final = b"vllm"
-
-
-@dataclass(slots=True)
-class Recognised:
-    """How many scripts were read, how many start a server, how many launches that made."""
-
-    n_scripts: int = 0
-    n_servers: int = 0
-    n_launches: int = 0
 
 
 class _Look(NamedTuple):

@@ -19,7 +19,8 @@ _GPU: Final = re.compile(r"(?:^|,)gres/gpu(?::([^=,]+))?=(\d+)")
 _STATE: Final = re.compile(r"[A-Z_]+")
 _MINUTES: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 _OUTPUT: Final = re.compile(r"(?:^|\s)(?:-o\s*|--output[=\s])([^\s'\"]+)")
-_DIGITS: Final = re.compile(r"\d{9,11}")
+#: of Unix seconds, from 1973 to 5138
+_DIGITS: Final = range(9, 12)
 
 
 class SacctJob(NamedTuple):
@@ -95,7 +96,7 @@ def time_of(text: str) -> float | None:
     """
     if text in _NONE:
         return None
-    if _DIGITS.fullmatch(text):
+    if len(text) in _DIGITS and text.isdecimal() and text.isascii():
         return float(text)
     # within an hour the zone stays: one look at the calendar an hour, not one a job
     hour, rest = text[:13], text[13:]

@@ -78,6 +78,7 @@ class Table:
     delimiter: str = "|"
     n_bytes: int = 0
     n_lines: int = 0
+    _delimiter: bytes = b"|"
     _n_columns: int = 0
     _wanted: Callable[[Sequence[str]], tuple[str, ...]] = tuple
     _texts: Sequence[int] = ()
@@ -102,6 +103,7 @@ class Table:
                 f"the first line must be sacct's header, lacks {', '.join(missing)}",
                 hint=_HOW,
             )
+        self._delimiter = self.delimiter.encode()
         self._n_columns = len(names)
         # a field that is not there is the empty cell behind the last
         places = [names.index(name) if name in names else len(names) for name in KNOWN]
@@ -142,12 +144,11 @@ class Table:
 
     def _is_plain_step(self, raw: bytes) -> bool:
         """Return whether a line is one whole row of a step: two in three are."""
-        delimiter = self.delimiter.encode()
-        head, _, rest = raw.partition(delimiter)
+        head, _, rest = raw.partition(self._delimiter)
         return (
             b"." in head
             and head[:1].isdigit()
-            and rest.count(delimiter) == self._n_columns - 2
+            and rest.count(self._delimiter) == self._n_columns - 2
             and rest.endswith(b"\n")
         )
 

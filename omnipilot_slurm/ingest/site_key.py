@@ -68,6 +68,10 @@ def _make(path: Path) -> None:
     descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(secrets.token_bytes(_KEY_BYTES))
+        if os.geteuid() == 0:
+            # the folder's owner is who reads it the next time
+            folder = path.parent.stat()
+            os.fchown(stream.fileno(), folder.st_uid, folder.st_gid)
         stream.flush()
         os.fsync(stream.fileno())
     try:
