@@ -96,7 +96,7 @@ def unset(node: Node, frame: Frame) -> None:
 
 def apply(name: str, words: Words, scope: Scope) -> None:
     """Apply a builtin that changes variables or arguments; other commands change nothing."""
-    if name in _READERS or texts_of(words[:2]) == ["printf", "-v"]:
+    if name in _READERS or (name == "printf" and texts_of(words[1:2]) == ["-v"]):
         _forget(words[1:], scope)
     elif name == "let":
         forget_changed(shown(words[1:]), scope)

@@ -100,7 +100,7 @@ def of_words(form: str, given: Words, site: Site) -> Read:
     line, environment = reader.line(words), _environment(site)
     launch = Launch(
         form=form,
-        engine=with_variables(engine, environment),
+        engine=with_variables(engine, environment) if environment else engine,
         tp=None if "tensor_parallel" in engine.unknown else engine.tensor_parallel,
         tp_source="absent",
         steps=_steps(option for wrapper in site.around for option in wrapper.steps),

@@ -318,10 +318,10 @@ def _target(words: Words) -> str:
 
 def _hints(words: Words) -> list[str]:
     """Return the texts that may name vLLM's version: modules, environments, pins, images."""
-    texts = texts_of(words[:1])
+    texts = texts_of(words[:3])
     if texts[0] in _SETUP_PROGRAMS or "pip" in texts[0] or texts[0] in ("uv", "uvx"):
         return texts_of(words[1:])
-    return [text for text in texts_of(words[:3]) if "/" in text and "vllm" in text]
+    return [text for text in texts if "vllm" in text and "/" in text]
 
 
 def _file_name(path: str) -> str:
