@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,8 @@ def _engine(options: dict[str, Any]) -> EngineArgs:
         max_model_len = 0
     if max_model_len is not None and max_model_len != _AUTO and max_model_len < 1:
         raise UsageError(f"--max-model-len must be like 8192, 32k or auto, was {length!r}")
+    if isnan(options["gpu_memory_utilization"] or 0.0):
+        raise UsageError("--gpu-memory-utilization must be above 0 and at most 1, was nan")
     return EngineArgs(
         model=options["model"],
         max_model_len=max_model_len,

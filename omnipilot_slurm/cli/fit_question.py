@@ -177,7 +177,7 @@ class Reader:
                 capability=_capability(held.capability) or _shared_capability(either),
                 told=tuple(told),
             ),
-            said=tuple(said),
+            said=(*said, *_warned(engine, told)),
         )
 
     def _versioned(self, engine: EngineArgs, partition: str, said: list[str]) -> EngineArgs:
@@ -236,6 +236,12 @@ def _shared_capability(cards: Sequence[GpuFacts]) -> int | None:
     found = {card.capability for card in cards}
     capability = found.pop() if len(found) == 1 else None
     return None if capability is None else 10 * capability[0] + capability[1]
+
+
+def _warned(engine: EngineArgs, told: Sequence[Told]) -> list[str]:
+    """Return what reading the options warned of, besides what is told as a check."""
+    checked = {found.check.detail.text for found in told}
+    return [f"warning: {text}" for text in engine.warnings if text not in checked]
 
 
 def _told(problem: Problem) -> Told:

@@ -87,7 +87,7 @@ def _bar(plan: MemoryPlan) -> str:
         size = getattr(plan, name).mid
         if name == "cuda_graphs" or size <= 0:
             continue
-        drawn += letter * round(size / per_column)
+        drawn += letter * round(min(size / per_column, 2 * _BAR_WIDTH))
     if len(drawn) > _BAR_WIDTH and plan.kv.mid <= 0:
         return drawn[:_BAR_WIDTH] + "|" + drawn[_BAR_WIDTH : 2 * _BAR_WIDTH]
     return drawn[:_BAR_WIDTH].ljust(_BAR_WIDTH, ".")

@@ -20,6 +20,7 @@ from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.search import (
     ENOUGH_OUTSIDE,
     MEMORY,
+    SHARE,
     Search,
     faults_of,
     rounded,
@@ -79,6 +80,11 @@ def _fewer_options(search: Search) -> Iterator[Change]:
     changed = replace(search.question, told=kept)
     if names and search.starts(changed):
         yield search.change(changed, "leave_out", " ".join(names))
+    if "quantization_config" in search.faults:
+        changed = with_options(search.relaxed, quantization=None)
+        offer = search.offer(changed, "leave_out", "--quantization")
+        if offer is not None:
+            yield offer
 
 
 def _shorter_contexts(search: Search) -> Iterator[Change]:
@@ -121,8 +127,8 @@ def _shares(search: Search) -> Iterator[Change]:
     """Yield another share of memory: more for the cache, less where nothing stays outside."""
     asked = search.question.engine.gpu_memory_utilization
     tried: Sequence[float] = ()
-    if search.faults & {"headroom", "free_memory"}:
-        tried = [share for share in _LESS if asked is None or share < asked]
+    if search.faults & SHARE:
+        tried = [share for share in _LESS if asked is None or asked <= 0 or share < asked]
     elif "kv_cache" in search.faults:
         tried = [share for share in _MORE if share > (asked or 0.0)]
     for share in tried:

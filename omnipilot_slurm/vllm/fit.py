@@ -96,7 +96,7 @@ def judge(question: Question, coefficients: StartupCoefficients) -> LaunchReport
     told = [found.check for found in question.told]
     states = {report.verdict, *(check.ok for check in told)}
     verdict = next(state for state in _WORST_FIRST if state in states)
-    p_starts = report.p_starts or (1 / 2 if verdict is Starts.UNSURE else None)
+    p_starts = (report.p_starts or 1 / 2) if verdict is Starts.UNSURE else None
     checks = (*told, *report.checks)
     return replace(report, verdict=verdict, checks=checks, p_starts=p_starts)
 

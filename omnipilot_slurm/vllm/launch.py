@@ -21,6 +21,7 @@ from omnipilot_slurm.vllm.checks.memory import (
     free_memory_check,
     headroom_check,
     p_cache,
+    share_check,
     shared_check,
     vendor_check,
     weights_check,
@@ -92,9 +93,9 @@ def _model_checks(
 ) -> tuple[Check, ...]:
     """Return the checks that no GPU count and no memory decides: alike for many arms."""
     here = in_question(engine.vllm_version, model.architecture)
-    card = card_check(capability, here)
+    barred = [card_check(capability, here), share_check(engine.gpu_memory_utilization)]
     return (
-        *([] if card is None else [card]),
+        *[check for check in barred if check is not None],
         *parallel_checks(model, engine),
         *feature_checks(model, engine, here, version_known=engine.vllm_version is not None),
         *quantization_checks(model, engine, capability, here),

@@ -23,7 +23,9 @@ _ROUND = 1024
 #: the shortest context worth an offer beside another change
 _SHORTEST_BESIDE = 4096
 _N_HALVINGS = 6
-MEMORY = frozenset({"weights", "kv_cache", "headroom", "free_memory"})
+MEMORY = frozenset({"weights", "kv_cache", "headroom", "free_memory", "utilization"})
+#: what another share cures
+SHARE = frozenset({"headroom", "free_memory", "utilization"})
 #: how a change is said that is no option of vLLM
 _NAMED = {
     "model": "the model ",
@@ -64,8 +66,9 @@ class Search:
         self.doubts = _doubts(question, report)
         self._or_cache = self.doubts | {"kv_cache"}
         self.relaxed, self.beside = question, ""
-        if self.faults & {"headroom", "free_memory"}:
-            share = min(question.engine.gpu_memory_utilization or ENOUGH_OUTSIDE, ENOUGH_OUTSIDE)
+        if self.faults & SHARE:
+            asked = question.engine.gpu_memory_utilization or ENOUGH_OUTSIDE
+            share = min(asked, ENOUGH_OUTSIDE) if asked > 0 else ENOUGH_OUTSIDE
             self.relaxed = with_options(question, gpu_memory_utilization=share)
             self.beside = f" --gpu-memory-utilization {share:g}"
 

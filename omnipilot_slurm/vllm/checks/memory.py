@@ -111,6 +111,14 @@ def headroom_check(plan: MemoryPlan, utilization: float, context: Interval) -> C
     return outcome("headroom", CheckKind.MEMORY, Starts.UNSURE if tight else Starts.STARTS, text)
 
 
+def share_check(utilization: float | None) -> Check | None:
+    """Return whether the share is one, None where it is left to vLLM or in order."""
+    if utilization is None or 0 < utilization <= 1:
+        return None
+    text = f"gpu_memory_utilization must be above 0 and at most 1, was {utilization:g}"
+    return outcome("utilization", CheckKind.MEMORY, Starts.FAILS, text)
+
+
 def free_memory_check(
     plan: MemoryPlan, utilization: float, context: Interval, here: int
 ) -> Check | None:

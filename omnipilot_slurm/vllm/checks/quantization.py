@@ -65,6 +65,16 @@ _LEAST_REFINED = 32
 #: --dtype bfloat16 with kernels that take float16 only
 _HALF_ONLY = {"awq": before("0.24.0"), "gptq": before("0.22.0")}
 _BFLOAT16 = frozenset({"bfloat16"})
+_AWQ = frozenset({"awq", "awq_marlin", "auto_awq", "moe_wna16"})
+_GPTQ = frozenset(
+    {"gptq", "gptq_marlin", "gptq_marlin_24", "marlin", "auto_gptq", "gptq_bitblas", "moe_wna16"}
+)
+#: how files are stored -> what --quantization may say of them, besides the same word
+_ALSO = {"awq": _AWQ, "gptq": _GPTQ, "auto-round": _AWQ | _GPTQ | {"inc"}, "fbgemm_fp8": {"fp8"}}
+_ANY = "humming"
+_SAID_OF = frozenset({*_BY_FLAG, *_AWQ, *_GPTQ, "compressed-tensors"})
+#: methods that read how the files are stored; 16-bit ones do not say
+_OF_FILES = _AWQ | _GPTQ | {"compressed-tensors", "auto-round"}
 _HALF = frozenset({"half", "float16"})
 
 
@@ -89,6 +99,8 @@ def quantization_checks(
         method = model.quantization.method
     if method is None:
         return
+    if engine.model == model.id and engine.quantization is not None:
+        yield _stored_so(model, engine.quantization)
     quantization = quantization_in_force(model, engine)
     scheme = None if quantization is None else quantization.scheme
     if capability is not None:
@@ -97,6 +109,18 @@ def quantization_checks(
         yield from _cuts(model, engine, quantization, capability, here)
     yield from _activations(method, engine, here)
     yield _known(method, here)
+
+
+def _stored_so(model: ModelFacts, asked: str) -> Check:
+    """Return whether the files are stored as --quantization says; of a name that is known only."""
+    stored = model.quantization
+    text = f"the files are stored in 16 bits, --quantization {asked} reads quantised ones"
+    wrong = asked in _OF_FILES
+    if stored is not None:
+        text = f"the files are stored as {stored.method}, --quantization says {asked}"
+        alike = {stored.method, _ANY, *_ALSO.get(stored.method, ())}
+        wrong = asked in _SAID_OF and asked not in alike
+    return outcome("quantization_config", CheckKind.FLAG, fails_if(condition=wrong), text)
 
 
 def _cuts(

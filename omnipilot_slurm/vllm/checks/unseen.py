@@ -46,6 +46,7 @@ _RESTS_ON = {
     "dtype": frozenset({"dtype"}),
     "kv_cache_dtype": frozenset({"kv_cache_dtype"}),
     "quantization_method": frozenset({"quantization"}),
+    "quantization_config": frozenset({"quantization", "model"}),
     "quantization_capability": frozenset({"quantization"}),
     "quantization_dtype": frozenset({"quantization", "dtype"}),
     "quantization_group": _SPLIT | {"quantization"},
@@ -56,6 +57,7 @@ _RESTS_ON = {
     "batched_seqs": frozenset({"max_num_seqs", "max_num_batched_tokens"}),
     "weights": _SPLIT | {"quantization", "dtype", "cpu_offload_gib"},
     "kv_cache": _MEMORY,
+    "utilization": frozenset({"gpu_memory_utilization"}),
     "headroom": frozenset({"gpu_memory_utilization"}),
     "free_memory": frozenset({"gpu_memory_utilization"}),
 }

@@ -202,6 +202,11 @@ def test_a_gres_type_that_is_no_card_leaves_the_card_open(fit, job):
             "error: --vllm-version must be like 0.10.2, was 'latest'\n",
         ),
         (
+            ["--model", LLAMA_8B, "--gpu-memory-utilization", "nan"],
+            2,
+            "error: --gpu-memory-utilization must be above 0 and at most 1, was nan\n",
+        ),
+        (
             ["--model", LLAMA_8B, "--gpus", "1", "--nodes", "2"],
             2,
             "error: --gpus must be at least --nodes, was 1\n",
@@ -283,3 +288,25 @@ def test_the_published_cluster_says_its_cards_and_their_names(fit, job, tmp_path
     assert cards == ["a100-40g", "a100-80g"]
     script = job("#SBATCH --gres=gpu:a100:1", f"vllm serve {LLAMA_8B} --max-model-len 8192")
     assert " on A100-SXM4-40GB, TP 1" in fit(script)[1]
+
+
+def test_contradictory_options_are_read_as_vllm_does_and_warned_of(fit):
+    serve = ("--gpu", "H100", "--vllm-version", "0.11.0", "--", "vllm", "serve", LLAMA_8B)
+    _, out, _ = fit(*serve, "-tp", "1", "-tp", "2", "--max-num-seqs", "0")
+    assert "TP 2, vLLM 0.11.0" in out
+    assert "  warning: -tp: given more than once; the last one counts\n" in out
+    assert "  warning: --max-num-seqs: must be at least 1, not 0\n" in out
+
+
+def test_a_quantization_that_the_files_do_not_have_is_better_left_out(fit):
+    serve = ("--gpu", "H100", "--vllm-version", "0.11.0", "--", "vllm", "serve")
+    code, out, _ = fit(*serve, "Qwen/Qwen3-8B", "-q", "awq")
+    assert code == 3
+    assert "smallest changes that start:\n  leave out --quantization\n" in out
+
+
+def test_a_share_beyond_the_whole_card_is_refused_with_one_that_starts(fit):
+    serve = ("--gpu", "H100", "--vllm-version", "0.11.0", "--", "vllm", "serve", LLAMA_8B)
+    code, out, _ = fit(*serve, "--max-model-len", "8192", "--gpu-memory-utilization", "1.5")
+    assert code == 3
+    assert "smallest changes that start:\n  --gpu-memory-utilization 0.95\n" in out

@@ -216,6 +216,34 @@ def test_a_method_must_exist_in_the_version_in_use(method, version, state):
     assert state_of("quantization_method", LLAMA_8B, engine) is state
 
 
+@pytest.mark.parametrize(
+    ("name", "quantization", "state"),
+    [
+        ("Qwen/Qwen3-8B", "awq", FAILS),
+        ("Qwen/Qwen3-8B", "fp8", STARTS),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", "gptq", FAILS),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", "awq_marlin", STARTS),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "gptq_marlin", STARTS),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "fp8", FAILS),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "compressed-tensors", STARTS),
+        ("meta-llama/Llama-3.1-405B-Instruct-FP8", "fp8", STARTS),
+        ("Qwen/Qwen3-8B", None, None),
+    ],
+)
+def test_quantization_must_be_what_the_files_are_stored_in(name, quantization, state):
+    model = CATALOG.model(name).facts
+    named = EngineArgs(model=model.id, quantization=quantization)
+    assert state_of("quantization_config", model, named) is state
+    folder = replace(named, model="/models/of-mine")
+    assert state_of("quantization_config", model, folder) is None
+
+
+@pytest.mark.parametrize(("share", "state"), [(1.5, FAILS), (-1, FAILS), (0, FAILS), (1.0, None)])
+def test_a_share_of_memory_is_above_0_and_at_most_1(share, state):
+    engine = EngineArgs(gpu_memory_utilization=share)
+    assert state_of("utilization", LLAMA_8B, engine) is state
+
+
 def test_groups_that_share_a_scale_must_not_be_cut():
     grouped = quantised(QWEN_7B, method="awq", bits=4, group_size=128)
     # 18944 / 128 = 148 groups: TP 4 takes 37 of them each, TP 8 none evenly
