@@ -11,21 +11,27 @@ import click
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from omnipilot_slurm import site_model
-from omnipilot_slurm.catalog.lookup import Catalog
-from omnipilot_slurm.cli.site_store import opened, site_folders, store_options
+from omnipilot_slurm.cli.site_models import (
+    existing_store,
+    live_outcomes,
+    model_in_force,
+    models_option,
+    rows_of_store,
+)
+from omnipilot_slurm.cli.site_store import site_folders, store_options
 from omnipilot_slurm.errors import DataError, UsageError
 from omnipilot_slurm.predict import artifact
+from omnipilot_slurm.predict.drift import adapted_alpha
 from omnipilot_slurm.resources import shipped_path
 from omnipilot_slurm.settings import load_settings
-from omnipilot_slurm.store.benchmarks import benchmarks
 from omnipilot_slurm.train.load import load_dataset
-from omnipilot_slurm.train.site_rows import joined, site_rows
-from omnipilot_slurm.train.site_update import Learned, Update, learned_of, update
+from omnipilot_slurm.train.site_rows import joined
+from omnipilot_slurm.train.site_update import Update, update
 
 if TYPE_CHECKING:
-    from omnipilot_slurm.settings import DaemonSettings
     from omnipilot_slurm.train.dataset import Dataset
     from omnipilot_slurm.train.gate import Verdict
+    from omnipilot_slurm.train.site_rows import SiteRows
 
 
 @click.command()
@@ -36,11 +42,7 @@ if TYPE_CHECKING:
     help="More rows, as CSV of the tidy schema; may be given several times.",
 )
 @store_options
-@click.option(
-    "--models",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the site's models. [default: daemon.model of the settings]",
-)
+@models_option
 @click.option("--dry-run", is_flag=True, help="Judge, and put nothing in force.")
 @click.option("--rollback", is_flag=True, help="Put the model before the one in force into force.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -69,48 +71,37 @@ def adapt(
         said = "the shipped model" if now is None else f"model {now}"
         click.echo(json.dumps({"in_force": now}) if as_json else f"{said} is in force again")
         return
-    rows = _rows(data, _existing(store, settings))
+    stored = rows_of_store(existing_store(store, settings))
+    rows = _rows(data, stored)
     shipped, _ = artifact.read(shipped_path("etc", "artifact"))
     with site_model.writing(folder), threadpool_limits(2):
-        found = update(shipped, rows, _before(folder))
+        before = model_in_force(folder)
+        alpha = adapted_alpha(live_outcomes(stored, before))
+        found = update(shipped, rows, before.learned, alpha)
         number = None
         if found.model is not None and not dry_run:
             number = site_model.promote(folder, found.model, found.about)
     click.echo(_as_json(found, number) if as_json else _as_text(found, number, dry_run=dry_run))
 
 
-def _existing(store: Path | None, settings: DaemonSettings) -> Path | None:
-    """Return the database, None where the site has none yet; one that is named must be there."""
-    if store is not None or settings.store is None:
-        return store
-    return settings.store if settings.store.exists() else None
-
-
-def _rows(files: tuple[Path, ...], store: Path | None) -> Dataset:
+def _rows(files: tuple[Path, ...], stored: SiteRows) -> Dataset:
     """Return all rows of files and database.
 
     Raises: DataError when there is none.
     """
+    if stored.n_left_out:
+        _say(
+            f"{stored.n_left_out} runs of the database teach nothing: they failed, or their model, "
+            "GPU or concurrency is not known"
+        )
     parts = [load_dataset(files, _say)] if files else []
-    if store is not None:
-        with opened(store) as connection:
-            found = site_rows(benchmarks(connection), Catalog.load())
-        if found.n_left_out:
-            _say(f"{found.n_left_out} runs of the database teach nothing: they failed, or their "
-                 "model, GPU or concurrency is not known")  # fmt: skip
-        parts += [found.data] if found.data is not None else []
+    parts += [stored.data] if stored.data is not None else []
     if not parts:
         raise DataError(
             "there is no measured row of this site",
             hint="`omnipilot ingest bench` reads results of benchmarks, --data a CSV",
         )
     return joined(parts)
-
-
-def _before(folder: Path) -> Learned:
-    """Return what the model in force had learned: nothing where it is the shipped one."""
-    now = site_model.in_force(folder)
-    return Learned() if now is None else learned_of(artifact.read(now)[1])
 
 
 def _as_json(found: Update, number: int | None) -> str:

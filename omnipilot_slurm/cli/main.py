@@ -31,6 +31,7 @@ COMMANDS = {
     "collect": Subcommand("omnipilot_slurm.cli.collect:collect", "Watch a running server."),
     "config": Subcommand("omnipilot_slurm.cli.config:config", "Check or show the configuration."),
     "detect": Subcommand("omnipilot_slurm.cli.detect:detect", "What is read in a batch script."),
+    "drift": Subcommand("omnipilot_slurm.cli.drift:drift", "Whether the model still holds."),
     "evaluate": Subcommand("omnipilot_slurm.cli.evaluate:evaluate", "How good the model is."),
     "explain": Subcommand("omnipilot_slurm.cli.explain:explain", "A decision again, in full."),
     "fit": Subcommand("omnipilot_slurm.cli.fit:fit", "Whether a server starts, and what would."),

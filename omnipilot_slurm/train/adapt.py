@@ -21,12 +21,12 @@ from omnipilot_slurm.predict import conformal
 from omnipilot_slurm.predict.conformal import EVERYTHING, Offsets
 from omnipilot_slurm.predict.model import LEARNED
 from omnipilot_slurm.predict.predictor import calibration_groups
-from omnipilot_slurm.predict.support import Envelope, envelope_of
+from omnipilot_slurm.predict.probes import widened
 from omnipilot_slurm.train.correct import fit_correction, frozen
 from omnipilot_slurm.train.folds import grouped_folds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from omnipilot_slurm.predict.correction import Correction
     from omnipilot_slurm.predict.model import CostModel
@@ -64,8 +64,8 @@ class Taught:
     offsets: Offsets
 
 
-def taught(site: Site, rows: IntArray) -> Taught:
-    """Return what these rows (positions) teach; the others are not looked at."""
+def taught(site: Site, rows: IntArray, alpha: float = conformal.ALPHA) -> Taught:
+    """Return what these rows (positions) teach, at a miscoverage; the others are not looked at."""
     cells = site.cells[rows]
     folds = grouped_folds(cells, min(N_FOLDS, len(np.unique(cells))))
     mid = np.full((len(rows), len(LEARNED)), np.nan)
@@ -76,7 +76,10 @@ def taught(site: Site, rows: IntArray) -> Taught:
                 site, fit_correction(site.shipped, site.data, rows[kept]), rows[held]
             )
     correction = fit_correction(site.shipped, site.data, rows)
-    return Taught(correction, _offsets(site, rows, mid, correction))
+    scores = _scores(site, rows, mid)
+    groups = calibration_groups(site.data.table.take(rows))
+    own = conformal.calibrate(scores, cells, groups, alpha)
+    return Taught(correction, _offsets(site, own, groups, correction))
 
 
 def corrected(site: Site, correction: Correction, rows: IntArray) -> FloatArray:
@@ -87,15 +90,19 @@ def corrected(site: Site, correction: Correction, rows: IntArray) -> FloatArray:
     return mid + correction.shift(there, mid, frozen.matrix[rows])
 
 
-def _offsets(site: Site, rows: IntArray, mid: FloatArray, correction: Correction) -> Offsets:
+def _scores(site: Site, rows: IntArray, mid: FloatArray) -> dict[str, FloatArray]:
     frozen = site.shipped
     lo, hi, z = mid - frozen.below[rows], mid + frozen.above[rows], frozen.z[rows]
-    scores = {
+    return {
         target: conformal.scores(lo[:, i], hi[:, i], z[:, i]) for i, target in enumerate(LEARNED)
     }
-    groups = calibration_groups(site.data.table.take(rows))
-    own = conformal.calibrate(scores, site.cells[rows], groups)
-    shipped = frozen.model.offsets
+
+
+def _offsets(
+    site: Site, own: Offsets, groups: Sequence[tuple[str, ...]], correction: Correction
+) -> Offsets:
+    """Return the offsets of the site, its `own` where it measured and corrects."""
+    shipped = site.shipped.model.offsets
     moved = {name for i, name in enumerate(LEARNED) if is_corrected(correction, i)}
     met = {name for names in groups for name in names}
     return Offsets(
@@ -129,34 +136,18 @@ def _merged(
     return wider | here
 
 
-def adapted(site: Site, rows: IntArray) -> CostModel:
-    """Return the site's model from these rows; targets that they do not measure stay as shipped."""
-    lesson = taught(site, rows)
+def adapted(site: Site, rows: IntArray, alpha: float = conformal.ALPHA) -> CostModel:
+    """Return the site's model from these rows; targets that they do not measure stay as shipped.
+
+    `alpha` is the miscoverage that its intervals are calibrated for.
+    """
+    lesson = taught(site, rows, alpha)
     shipped = site.shipped.model
-    own = envelope_of(site.data.table.take(rows), site.cells[rows].tolist())
+    support = widened(shipped.envelope, site.data.table.take(rows), site.cells[rows].tolist())
     return replace(
         shipped,
         site=lesson.correction,
         offsets=lesson.offsets,
-        envelope=widened(shipped.envelope, own),
-    )
-
-
-def widened(shipped: Envelope, own: Envelope) -> Envelope:
-    """Return the support of both; hulls, which speak of what nobody measured, stay as shipped."""
-    return Envelope(
-        seen={axis: values | own.seen[axis] for axis, values in shipped.seen.items()},
-        together=shipped.together | own.together,
-        values={
-            axis: {
-                gpu: tuple(sorted({*by_gpu.get(gpu, ()), *own.values[axis].get(gpu, ())}))
-                for gpu in {**by_gpu, **own.values[axis]}
-            }
-            for axis, by_gpu in shipped.values.items()
-        },
-        hulls=shipped.hulls,
-        workloads={
-            name: shipped.workloads.get(name, frozenset()) | own.workloads.get(name, frozenset())
-            for name in {**shipped.workloads, **own.workloads}
-        },
+        # hulls speak of what nobody measured: they stay as shipped
+        envelope=replace(support, hulls=shipped.envelope.hulls),
     )

@@ -34,9 +34,13 @@ _BATCHED_TOKENS, _MEM_UTIL = 8192.0, 0.9
 
 @dataclass(frozen=True, slots=True)
 class SiteRows:
-    """The rows that teach, and how many runs do not."""
+    """The rows that teach, when each was measured (Unix time, s), and how many runs do not.
+
+    A run that does not say when it was measured is as old as can be: 0.
+    """
 
     data: Dataset | None
+    measured_at: tuple[float, ...]
     n_left_out: int
 
 
@@ -50,7 +54,8 @@ def site_rows(runs: Iterable[Benchmark], catalog: Catalog) -> SiteRows:
             n_left_out += 1
         else:
             taken.append((run, row))
-    return SiteRows(_dataset(taken) if taken else None, n_left_out)
+    measured_at = tuple(run.measured_at or 0.0 for run, _ in taken)
+    return SiteRows(_dataset(taken) if taken else None, measured_at, n_left_out)
 
 
 def feature_row_of(run: Benchmark, catalog: Catalog) -> FeatureRow | None:

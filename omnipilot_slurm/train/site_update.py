@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnipilot_slurm import __version__
+from omnipilot_slurm.predict import conformal
 from omnipilot_slurm.train.adapt import adapted, site_of
 from omnipilot_slurm.train.gate import judged
 from omnipilot_slurm.train.site_rows import row_keys
@@ -55,8 +56,13 @@ class Update:
     about: Mapping[str, Any]
 
 
-def update(shipped: CostModel, data: Dataset, before: Learned) -> Update:
-    """Judge a model from all rows against the one that learned `before`, and make it."""
+def update(
+    shipped: CostModel, data: Dataset, before: Learned, alpha: float = conformal.ALPHA
+) -> Update:
+    """Judge a model from all rows against the one that learned `before`, and make it.
+
+    `alpha` is the miscoverage that live outcomes ask for (predict/drift.py).
+    """
     everything = np.arange(len(data))
     keys = row_keys(data)
     known = np.array([key in before.rows for key in keys])
@@ -73,10 +79,11 @@ def update(shipped: CostModel, data: Dataset, before: Learned) -> Update:
             "n_cells": len(np.unique(data.groups["cell"])),
             "data_hash": data.data_hash,
             "verdicts": [asdict(each) for each in verdicts if each.n_cells],
+            "alpha": alpha,
             "made_with": __version__,
         }
     }
-    return Update(verdicts, adapted(site, everything), about)
+    return Update(verdicts, adapted(site, everything, alpha), about)
 
 
 def _withheld(data: Dataset, known: BoolArray, promoted: set[str], before: Learned) -> Dataset:

@@ -101,6 +101,13 @@ def test_too_few_cells_keep_the_shipped_offsets(site: Site, small_model: CostMod
     assert offsets.by_target["output_tok_s"] == small_model.offsets.by_target["output_tok_s"]
 
 
+def test_a_smaller_miscoverage_gives_wider_intervals(site: Site) -> None:
+    rows = np.arange(len(site.data))
+    usual, careful = (taught(site, rows, alpha).offsets.by_target for alpha in (0.2, 0.05))
+    assert careful["output_tok_s"][""] > usual["output_tok_s"][""]
+    assert careful["tpot_ms"] == usual["tpot_ms"]
+
+
 def test_groups_that_the_site_never_measured_are_no_narrower_than_shipped(
     site: Site, small_model: CostModel
 ) -> None:
