@@ -5,9 +5,8 @@
 .PHONY: test lint demo bench-launch
 
 test: lint
-	venv=$$(tools/setup.sh test) && $$venv/bin/coverage erase \
-	&& $$venv/bin/coverage run -m pytest \
-	&& $$venv/bin/coverage report
+	venv=$$(tools/setup.sh test) \
+	&& $$venv/bin/pytest --numprocesses auto --maxprocesses 4 --dist loadfile --cov
 
 lint:
 	venv=$$(tools/setup.sh test) && export PATH="$$venv/bin:$$PATH" \

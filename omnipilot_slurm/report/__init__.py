@@ -1,0 +1,1 @@
+"""Shell: the site's report: what is known, in sections, as text and as one HTML page."""
