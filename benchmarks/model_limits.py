@@ -6,7 +6,8 @@ Roughness: of each curve (one arm and workload, rising concurrency) every inner 
 with the straight line between its two measured neighbours in log-log, and with the model's
 prediction out of fold by cell, which has seen neither the point nor more than such neighbours.
 Regret: that of the headline value by source and number of arms, in points of the whole, with a
-bootstrap interval over cells.
+bootstrap interval over cells. Then the error of an unseen architecture by family, and how much of
+each source left out is answered by vendor of the GPU.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ from threadpoolctl import threadpool_limits
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from omnipilot_slurm.train.decisions import OURS, POLICIES, cells_of, utility_usd  # noqa: E402 (found by the line above)
+from omnipilot_slurm.predict.support import OUT  # noqa: E402 (found by the line above)
+from omnipilot_slurm.train.curves import errors_by_axis  # noqa: E402 (as above)
+from omnipilot_slurm.train.decisions import (  # noqa: E402 (as above)
+    OURS,
+    POLICIES,
+    cells_of,
+    utility_usd,
+)
 from omnipilot_slurm.train.ensembles import Settings  # noqa: E402 (as above)
+from omnipilot_slurm.train.evaluate import tiers_out_of_fold  # noqa: E402 (as above)
 from omnipilot_slurm.train.kept import kept  # noqa: E402 (as above)
 from omnipilot_slurm.train.load import load_dataset  # noqa: E402 (as above)
 from omnipilot_slurm.train.scenario import load_scenario  # noqa: E402 (as above)
@@ -103,6 +112,31 @@ def regrets(data: Dataset, held: Held, scenario: Scenario) -> Iterator[str]:
         yield f"{name}: {values.mean():.3f}, 95 % by resampling cells [{low:.3f}, {high:.3f}]"
 
 
+def unseen(data: Dataset, held: Held) -> Iterator[str]:
+    """Yield the error of output tok/s by family where architectures were held out."""
+    for each in errors_by_axis(data, held, "output_tok_s"):
+        if each.axis == "family":
+            yield (
+                f"unseen architecture, {each.value:10s} {each.n_rows:5d} rows "
+                f"{each.mape:7.2f} / {each.median:5.2f}"
+            )
+
+
+def answered(data: Dataset) -> Iterator[str]:
+    """Yield the share of each left-out source's rows that is answered, by vendor of the GPU."""
+    tiers = tiers_out_of_fold(data, "source")
+    names = data.table.labels["gpu"]
+    is_nvidia = data.table.labels["vendor"] == "nvidia"
+    for source in np.unique(data.groups["source"]).tolist():
+        for chosen, vendor in ((is_nvidia, "NVIDIA"), (~is_nvidia, "other vendors")):
+            rows = chosen & (data.groups["source"] == source)
+            if rows.any():
+                gpus = ", ".join(np.unique(names[rows]).tolist())
+                share = (tiers[rows] != OUT).mean()
+                where = f"{source:28s} {vendor:13s} {rows.sum():5d} rows"
+                yield f"left out: {where} {share:5.0%} answered; {gpus}"
+
+
 def main() -> None:
     """Read the arguments, print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -112,10 +146,14 @@ def main() -> None:
     arguments = parser.parse_args()
     data = load_dataset(arguments.data, say)
     with threadpool_limits(1):
-        held = kept(arguments.keep, data, "cell", Settings(n_jobs=1), progress=say)
+        held, unseen_held = (
+            kept(arguments.keep, data, split, Settings(n_jobs=1), progress=say)
+            for split in ("cell", "architecture")
+        )
     print("target, source, GPU, points; mean / median % between neighbours, ours; jumps > 20 %")
     print("\n".join(roughness(data, held)))
     print("\n".join(regrets(data, held, load_scenario(arguments.scenario))))
+    print("\n".join([*unseen(data, unseen_held), *answered(data)]))
 
 
 def say(text: str) -> None:
