@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from sacct_job_for_tests import JOB, NOON
 
 from omnipilot_slurm.decide.success import LaunchGroup, Outcomes
 from omnipilot_slurm.ingest.decided import DecidedJobs
-from omnipilot_slurm.ingest.sacct_job import SacctJob
 from omnipilot_slurm.store.database import open_for_writing
 from omnipilot_slurm.store.outcomes import JobOutcome, LinkedBy, outcomes
 from omnipilot_slurm.store.site_tables import LaunchOutcome, launch_counts
@@ -19,31 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOON = 1_800_000_000.0
+    from omnipilot_slurm.ingest.sacct_job import SacctJob
+
 ARM = {"gpu": "h100", "n_gpus": 4, "tensor_parallel": 4, "precision": "bf16", "starts": "starts"}
 RECORD = {
     "asked": ARM,
     "chosen": ARM | {"gpu": "h200", "n_gpus": 2, "tensor_parallel": 2},
     "launch": {"model": "m", "vllm_version": "0.10.1"},
 }
-JOB = SacctJob(
-    job_id="4711",
-    raw_id="4711",
-    user="alice",
-    name="serve",
-    partition="gpu",
-    gres_type="h100",
-    n_gpus=4,
-    n_nodes=1,
-    submitted_at=NOON,
-    eligible_at=NOON,
-    started_at=NOON + 60.0,
-    ended_at=NOON + 120.0,
-    time_limit_min=60.0,
-    state="FAILED",
-    exit_code=1,
-    signal=0,
-    admin_comment="omnipilot=k3f9:advise",
+DECIDED = JOB._replace(
+    ended_at=NOON + 120.0, state="FAILED", exit_code=1, admin_comment="omnipilot=k3f9:advise"
 )
 
 
@@ -85,7 +70,7 @@ def test_a_tagged_job_ends_as_its_log_says_and_counts_for_the_prior(
 ) -> None:
     decide(connection, "k3f9")
     log = "vLLM API server version 0.11.0\nCUDA out of memory"
-    (found,) = record(connection, JOB, log=log)
+    (found,) = record(connection, DECIDED, log=log)
     assert (found.decision_id, found.linked_by) == ("k3f9", LinkedBy.TAG)
     assert (found.outcome, found.evidence) == (LaunchOutcome.OOM, "log_cuda_out_of_memory")
     assert launch_counts(connection, 0.0).by_group == {
@@ -95,7 +80,7 @@ def test_a_tagged_job_ends_as_its_log_says_and_counts_for_the_prior(
 
 def test_a_job_that_was_changed_ran_on_the_chosen_arm(connection: sqlite3.Connection) -> None:
     decide(connection, "k3f9", verdict="rewrite")
-    record(connection, JOB._replace(state="COMPLETED"))
+    record(connection, DECIDED._replace(state="COMPLETED"))
     assert launch_counts(connection, 0.0).by_group == {
         LaunchGroup(2, "h200", 2, "bf16", "0.10"): Outcomes(1, 0)
     }
@@ -104,7 +89,7 @@ def test_a_job_that_was_changed_ran_on_the_chosen_arm(connection: sqlite3.Connec
 def test_a_launch_that_had_failed_a_check_does_not_count(connection: sqlite3.Connection) -> None:
     fails = RECORD | {"asked": ARM | {"starts": "fails"}}
     decide(connection, "k3f9", record=json.dumps(fails))
-    assert len(record(connection, JOB)) == 1
+    assert len(record(connection, DECIDED)) == 1
     assert launch_counts(connection, 0.0).by_group == {}
 
 
@@ -112,31 +97,31 @@ def test_a_decision_without_an_arm_has_an_outcome_and_no_launch(
     connection: sqlite3.Connection,
 ) -> None:
     decide(connection, "k3f9", record=json.dumps({"asked": None, "launch": None}))
-    assert len(record(connection, JOB)) == 1
+    assert len(record(connection, DECIDED)) == 1
     assert connection.execute("SELECT count(*) FROM launches").fetchone() == (0,)
 
 
 def test_a_job_that_still_runs_has_no_outcome_yet(connection: sqlite3.Connection) -> None:
     decide(connection, "k3f9")
-    assert record(connection, JOB._replace(ended_at=None, state="RUNNING")) == []
+    assert record(connection, DECIDED._replace(ended_at=None, state="RUNNING")) == []
 
 
 def test_an_answer_that_was_given_again_is_that_decision(connection: sqlite3.Connection) -> None:
     decide(connection, "first")
     decide(connection, "k3f9", repeats="first", answer=None, record=None, at=NOON + 1.0)
-    assert [one.decision_id for one in record(connection, JOB)] == ["k3f9"]
+    assert [one.decision_id for one in record(connection, DECIDED)] == ["k3f9"]
     assert len(launch_counts(connection, 0.0).by_group) == 1
 
 
 def test_a_tag_of_a_decision_that_is_not_here_is_passed_over(
     connection: sqlite3.Connection,
 ) -> None:
-    assert record(connection, JOB) == []
+    assert record(connection, DECIDED) == []
 
 
 # without a tag
 
-PLAIN = JOB._replace(admin_comment="")
+PLAIN = DECIDED._replace(admin_comment="")
 
 
 @pytest.mark.parametrize("after_s", [0.0, 5.0])

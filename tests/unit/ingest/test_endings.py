@@ -6,35 +6,18 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from sacct_job_for_tests import JOB
 
 from omnipilot_slurm.ingest import job_log
 from omnipilot_slurm.ingest.ending import LONG_RUN_S, NO_LOG, LogSigns, ending, signs_of
 from omnipilot_slurm.ingest.job_log import log_path, read_log
-from omnipilot_slurm.ingest.sacct_job import SacctJob
 from omnipilot_slurm.ingest.tags import decision_of, is_named_server
 from omnipilot_slurm.store.site_tables import LaunchOutcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-JOB = SacctJob(
-    job_id="4711_3",
-    raw_id="4714",
-    user="alice",
-    name="serve",
-    partition="gpu",
-    gres_type="h100",
-    n_gpus=4,
-    n_nodes=1,
-    submitted_at=1000.0,
-    eligible_at=1000.0,
-    started_at=1010.0,
-    ended_at=1100.0,
-    time_limit_min=60.0,
-    state="FAILED",
-    exit_code=1,
-    signal=0,
-)
+TASK = JOB._replace(job_id="4711_3", raw_id="4714")
 OK, OOM, INCOMPATIBLE = LaunchOutcome.OK, LaunchOutcome.OOM, LaunchOutcome.INCOMPATIBLE
 
 
@@ -135,7 +118,7 @@ def test_every_job_ends_in_one_of_seven_ways(
 def test_patterns_of_a_logs_name_are_filled_in_where_accounting_knows_them(
     pattern: str, path: str
 ) -> None:
-    assert log_path(JOB._replace(log=pattern)) == path
+    assert log_path(TASK._replace(log=pattern)) == path
 
 
 def test_a_long_log_is_read_at_both_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,16 +126,16 @@ def test_a_long_log_is_read_at_both_ends(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(job_log, "TAIL_BYTES", 4)
     path = tmp_path / "log"
     path.write_text("begin" + "." * 100 + "last")
-    assert read_log(JOB._replace(log=str(path))) == "begin\nlast"
+    assert read_log(TASK._replace(log=str(path))) == "begin\nlast"
     path.write_text("short")
-    assert read_log(JOB._replace(log=str(path))) == "short\n"
+    assert read_log(TASK._replace(log=str(path))) == "short\n"
 
 
 def test_what_is_no_log_is_empty(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for log in (str(pipe), str(tmp_path), str(tmp_path / "none"), "relative", "", "/a\0b"):
-        assert not read_log(JOB._replace(log=log))
+        assert not read_log(TASK._replace(log=log))
 
 
 def test_a_tag_is_found_beside_what_others_keep_there() -> None:

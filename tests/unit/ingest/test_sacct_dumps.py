@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sacct_job_for_tests import JOB
 
 from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.ingest.sacct_job import (
@@ -49,24 +50,6 @@ CELLS = {
     "AdminComment": "",
     "JobName": "serve",
 }
-JOB = SacctJob(
-    job_id="4711",
-    raw_id="4711",
-    user="alice",
-    name="serve",
-    partition="gpu",
-    gres_type="h100",
-    n_gpus=4,
-    n_nodes=1,
-    submitted_at=1800000000.0,
-    eligible_at=1800000001.0,
-    started_at=1800000060.0,
-    ended_at=1800003660.0,
-    time_limit_min=120.0,
-    state="COMPLETED",
-    exit_code=0,
-    signal=0,
-)
 
 
 def read(text: str | bytes, delimiter: str = "|") -> list[SacctJob | Skipped | Fault]:
