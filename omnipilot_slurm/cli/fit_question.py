@@ -174,7 +174,7 @@ class Reader:
                 cards=self._cluster.cards,
                 siblings=() if model is None else self._catalog.siblings(model.id),
                 heads=held.heads,
-                capability=_capability(held.capability) or _shared_capability(either),
+                capability=_capability(held.capability),
                 told=tuple(told),
             ),
             said=(*said, *_warned(engine, told)),
@@ -229,13 +229,6 @@ class Reader:
             return bool(self._catalog.gpus_meant(name))
         except CatalogError:
             return False
-
-
-def _shared_capability(cards: Sequence[GpuFacts]) -> int | None:
-    """Return the capability that all of some cards have, as 80 for 8.0."""
-    found = {card.capability for card in cards}
-    capability = found.pop() if len(found) == 1 else None
-    return None if capability is None else 10 * capability[0] + capability[1]
 
 
 def _warned(engine: EngineArgs, told: Sequence[Told]) -> list[str]:

@@ -125,8 +125,15 @@ def _assessed(
         engine,
         place,
         coefficients,
-        capability=question.capability,
+        capability=question.capability or _shared_capability(question.either),
     )
+
+
+def _shared_capability(cards: Sequence[GpuFacts]) -> int | None:
+    """Return the capability that all of some cards have, as 80 for 8.0."""
+    found = {card.capability for card in cards}
+    capability = found.pop() if len(found) == 1 else None
+    return None if capability is None else 10 * capability[0] + capability[1]
 
 
 def _on_every_card(
