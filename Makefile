@@ -47,6 +47,10 @@ bench-model-limits:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/model_limits.py $(DATA) \
 	   --scenario $(SCENARIO) --keep $(KEEP)
 
+# needs chromium
+check-page:
+	venv=$$(tools/setup.sh test) && $$venv/bin/python -m pytest tests/browser/check_report_page.py
+
 bench-adapt:
 	venv=$$(tools/setup.sh test) && $$venv/bin/python benchmarks/adapt.py $(DATA) --keep $(KEEP)
 

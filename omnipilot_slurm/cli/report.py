@@ -1,10 +1,13 @@
-"""`omnipilot report`: reports on the model and on past decisions, a module each."""
+"""`omnipilot report`: the site's report; those on single matters, a module each."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from omnipilot_slurm.cli.lazy import LazyGroup, Subcommand
+from omnipilot_slurm.cli.site_store import store_options
 
 #: one line each, in alphabetical order
 REPORTS: dict[str, Subcommand] = {
@@ -17,6 +20,27 @@ REPORTS: dict[str, Subcommand] = {
 }
 
 
-@click.group(cls=LazyGroup, table=REPORTS)
-def report() -> None:
-    """Draw or print what is known of the cost model and of the decisions made so far."""
+@click.group(cls=LazyGroup, table=REPORTS, invoke_without_command=True)
+@click.option("--since", default="30d", show_default=True, help="A span (7d, 2w) or a date.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write one page that needs nothing else, instead of text.",
+)
+@store_options
+@click.pass_context
+def report(
+    context: click.Context,
+    since: str,
+    html: Path | None,
+    config: Path | None,
+    store: Path | None,
+) -> None:
+    """How the site is doing: decisions, savings, launches, calibration, drift, waits.
+
+    The commands below draw or print single matters in full.
+    """
+    if context.invoked_subcommand is None:
+        from omnipilot_slurm.cli.report_site import show  # noqa: PLC0415 (as the commands below)
+
+        show(since, html, config, store)
