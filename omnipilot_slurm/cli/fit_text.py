@@ -33,13 +33,14 @@ _MARKS = {Starts.STARTS: "ok", Starts.FAILS: "FAILS", Starts.UNSURE: "unsure"}
 def as_text(
     question: Question, report: LaunchReport, changes: Sequence[Change], said: Sequence[str]
 ) -> str:
-    """Return what `fit` prints of one server."""
-    lines = [f"{_asked(question)}: {_verdict(report)}", *(f"  {line}" for line in said)]
+    """Return what `fit` prints of one server: why and what to try first stand at its head."""
+    head = [*_why(report), *said, *(f"try first: {_offer(change)}" for change in changes[:1])]
+    lines = [f"{_asked(question)}: {_verdict(report)}", *(f"  {line}" for line in head)]
     if report.memory is not None:
         lines += ["", *_memory(report.memory), *_requests(question, report)]
     lines += ["", *(f"{_MARKS[c.ok]:7} {c.id}: {c.detail.text}" for c in report.checks)]
     if changes:
-        lines += ["", "smallest changes that start:", *(_offer(change) for change in changes)]
+        lines += ["", "smallest changes that start:", *(f"  {_offer(c)}" for c in changes)]
     elif report.verdict is not Starts.STARTS:
         lines += ["", "no single change was found that starts for certain"]
     return "\n".join(lines) + "\n"
@@ -60,6 +61,13 @@ def _asked(question: Question) -> str:
     return f"{model} on {gpu}, {split}, {version}"
 
 
+def _why(report: LaunchReport) -> list[str]:
+    """Return the arithmetic of the first check that stops the server, or may."""
+    if report.verdict is Starts.STARTS:
+        return []
+    return [check.detail.text for check in report.checks if check.ok is report.verdict][:1]
+
+
 def _verdict(report: LaunchReport) -> str:
     if report.p_starts is None:
         return str(report.verdict)
@@ -67,7 +75,7 @@ def _verdict(report: LaunchReport) -> str:
 
 
 def _memory(plan: MemoryPlan) -> list[str]:
-    rows = [f"{'GiB a GPU':20}{'lo':>8}{'mid':>8}{'hi':>8}"]
+    rows = [f"{'GiB per GPU':20}{'lo':>8}{'mid':>8}{'hi':>8}"]
     for name, title, letter in _PARTS:
         rows.append(_row(f"{letter} {title}", getattr(plan, name)))
     rows.append(_row("  budget", plan.budget))
@@ -107,7 +115,7 @@ def _requests(question: Question, report: LaunchReport) -> list[str]:
 
 def _offer(change: Change) -> str:
     doubt = "" if change.p_starts is None else f"  (unsure, p = {change.p_starts:.2f})"
-    return f"  {change.text}{doubt}"
+    return f"{change.text}{doubt}"
 
 
 def as_json(

@@ -52,7 +52,7 @@ def test_a_server_that_starts_is_shown_with_its_memory(fit):
     lines = out.splitlines()
     assert lines[0] == f"{LLAMA_8B} on H100-SXM5-80GB, TP 1, vLLM 0.11.0: starts"
     assert [line[:20].strip() for line in lines[2:11]] == [
-        "GiB a GPU",
+        "GiB per GPU",
         "W weights",
         "A activations",
         "N non-torch",
@@ -310,3 +310,13 @@ def test_a_share_beyond_the_whole_card_is_refused_with_one_that_starts(fit):
     code, out, _ = fit(*serve, "--max-model-len", "8192", "--gpu-memory-utilization", "1.5")
     assert code == 3
     assert "smallest changes that start:\n  --gpu-memory-utilization 0.95\n" in out
+
+
+def test_why_and_what_to_try_first_stand_at_the_head(fit):
+    _, out, _ = fit("--model", LLAMA_8B, "--gpu", "L4", "--vllm-version", "0.11.0")
+    verdict, why, first, *_ = out.splitlines()
+    assert verdict.endswith(": fails")
+    assert why.endswith("for the cache; one request of 131072 tokens needs 16.00 GiB")
+    assert first == "  try first: --max-model-len 24576"
+    _, out, _ = fit("--model", LLAMA_8B, "--gpu", "H100", "--vllm-version", "0.11.0")
+    assert out.splitlines()[1] == ""
