@@ -7,6 +7,7 @@ each arm before it is proposed: a rewrite that Slurm then refuses is a defect.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _memory_mib(submission: Submission, part: PartitionFacts, n_gpus: int, cpus:
     return (part.default_mem_per_cpu_mib or 0) * cpus
 
 
+@lru_cache(maxsize=1024)
 def per_tres(text: str | None) -> int | None:
     """Return the number of `gres:gpu:N` or `gres/gpu:N` (--cpus-per-gpu, --mem-per-gpu in MiB)."""
     match = re.search(r"(?:^|[:/=])(\d+)$", text or "")
