@@ -107,7 +107,13 @@ def _values(text: str) -> Iterator[Any]:
 def _results(value: Any, where: str) -> Iterator[Result]:
     for is_one, read in _READERS:
         if is_one(value):
-            yield from read(value, where)
+            try:
+                yield from read(value, where)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                name = read.__name__.removeprefix("read_")
+                raise DataError(
+                    f"{where}is no {name} of a schema that is known: {error!r}"
+                ) from error
             return
     raise DataError(f"{where}must be a result of {_KNOWN}")
 

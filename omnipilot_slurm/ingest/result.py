@@ -6,9 +6,8 @@ In: what a reader found in a file. Out: Result, and how numbers are checked. Cal
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.predict.rows import CLOSED_LOOP, SATURATED
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnipilot_slurm.store.benchmarks import Load, RunOutcome
+
+
+#: no count, rate or time is as large
+TOO_MUCH: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ def number(value: Any, name: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"{name} must be a number, was {value!r}")
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value < TOO_MUCH:
         raise DataError(f"{name} must be finite and not below 0, was {value!r}")
     return float(value)
 

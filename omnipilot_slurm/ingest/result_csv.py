@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.errors import DataError, near_names
-from omnipilot_slurm.ingest.result import Result, mode_of
+from omnipilot_slurm.ingest.result import TOO_MUCH, Result, mode_of
 from omnipilot_slurm.ingest.told import TELLABLE
 from omnipilot_slurm.predict.rows import CLOSED_LOOP, OFFLINE, SATURATED
 from omnipilot_slurm.records import TARGET_UNITS
@@ -106,7 +105,7 @@ def _is_number(text: str) -> bool:
         value = float(text)
     except ValueError:
         return False
-    return math.isfinite(value) and value >= 0
+    return 0 <= value < TOO_MUCH
 
 
 def _result(row: Mapping[str, str], where: str) -> Result:

@@ -24,7 +24,8 @@ def is_report(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("benchmarks"), list)
-        and "guidellm_version" in (value.get("metadata") or {})
+        and isinstance(value.get("metadata"), dict)
+        and "guidellm_version" in value["metadata"]
     )
 
 

@@ -67,28 +67,43 @@ def ingest_live(
 ) -> Tally:
     """Write the jobs of [since, now) that are not there yet or have changed.
 
-    The Tally holds the last `n_latest` of them.
+    The Tally holds the last `n_latest` of them. Where days before `since` were not read yet, the
+    next reading still begins with those.
 
     Raises: SlurmError when sacct fails, sqlite3.Error when the database refuses; the days that
     were done before stay.
     """
     tally = Tally(latest=deque(maxlen=n_latest))
+    before = progress(connection, SOURCE)
+    read_to = None if before is None else before.read_to
+    stays = before if read_to is not None and since > read_to else None
+    fields = _fields()
     start = since
     while start < keeping.at:
         end = min(start + WINDOW_S, keeping.at)
-        _ingest_window(connection, start, end, keeping, tally)
+        reached = stays or Progress(at=keeping.at, read_to=start)
+        keep(
+            connection,
+            accounted(start, end, fields),
+            keeping,
+            tally,
+            lambda: (SOURCE, reached),  # noqa: B023
+        )
+        set_progress(connection, SOURCE, stays or Progress(at=keeping.at, read_to=end))
         start = end
     return tally
 
 
-def accounted(start: float, end: float) -> Iterator[SacctJob | Skipped | Fault]:
-    """Yield what the rows of [start, end) are.
+def accounted(
+    start: float, end: float, fields: str | None = None
+) -> Iterator[SacctJob | Skipped | Fault]:
+    """Yield what the rows of [start, end) are; `fields` None asks sacct first what it has.
 
     Raises: SlurmError when sacct fails, once all that it printed is given out.
     """
     words = [
         *("sacct", "--allusers", "--duplicates", "--allocations", "--parsable2"),
-        *(f"--delimiter={_DELIMITER}", f"--format={_fields()}"),
+        *(f"--delimiter={_DELIMITER}", f"--format={fields or _fields()}"),
         *(f"--starttime=uts{int(start)}", f"--endtime=uts{int(end)}"),
     ]
     with sacct_lines(words, timeout_s=_WINDOW_PATIENCE_S) as lines:
@@ -97,14 +112,6 @@ def accounted(start: float, end: float) -> Iterator[SacctJob | Skipped | Fault]:
         if first:
             table.header(first)
             yield from table.rows(lines)
-
-
-def _ingest_window(
-    connection: sqlite3.Connection, start: float, end: float, keeping: Keeping, tally: Tally
-) -> None:
-    done_to = Progress(at=keeping.at, read_to=start)
-    keep(connection, accounted(start, end), keeping, tally, lambda: (SOURCE, done_to))
-    set_progress(connection, SOURCE, done_to._replace(read_to=end))
 
 
 def _fields() -> str:

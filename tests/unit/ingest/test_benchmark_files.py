@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import replace
@@ -9,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from results_for_tests import (
     CSV,
     guidellm,
@@ -299,6 +302,40 @@ def test_a_gpu_that_no_catalog_knows_is_refused(catalog: Catalog) -> None:
 
 
 # files that are none
+
+EXAMPLES = (
+    vllm_serve(),
+    vllm_throughput(),
+    vllm_latency(),
+    guidellm({"type_": "concurrent", "streams": 32}),
+    inference_perf(concurrency=32),
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_result_of_any_shape_is_read_or_refused(data: st.DataObject, catalog: Catalog) -> None:
+    value = copy.deepcopy(data.draw(st.sampled_from(EXAMPLES)))
+    place: Any = value
+    while True:
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else [0]))
+        inner = place[key]
+        if not isinstance(inner, dict | list) or not inner or data.draw(st.booleans()):
+            break
+        place = inner
+    place[key] = data.draw(ANYTHING)
+    beside = replace(H100, model=MODEL, isl=8.0, osl=8.0)
+    try:
+        found = rows(value, beside, catalog)
+    except DataError:
+        return
+    for row in found:
+        assert all(math.isfinite(target) and target > 0 for target in row.targets.values())
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,18 @@ def test_the_next_reading_begins_before_the_last_one_ended(connection: sqlite3.C
     assert first_time(connection, 5.0, KEEPING) == 5.0
 
 
+def test_days_that_were_left_out_are_read_the_next_time(
+    connection: sqlite3.Connection, sacct: StandIn
+) -> None:
+    sacct.say(jobs=[job("1", NOW - 2 * DAY_S)])
+    set_progress(connection, SOURCE, Progress(at=1.0, read_to=NOW - 2.5 * DAY_S))
+    assert ingest_live(connection, NOW - DAY_S, KEEPING).n_jobs == 0
+    start = first_time(connection, None, KEEPING)
+    assert start == NOW - 2.5 * DAY_S - OVERLAP_S
+    assert ingest_live(connection, start, KEEPING).n_changed == 1
+    assert progress(connection, SOURCE) == Progress(at=NOW, read_to=NOW)
+
+
 def test_a_clock_that_went_back_is_said_and_can_be_overruled(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
