@@ -41,6 +41,8 @@ def as_text(
     lines += ["", *(f"{_MARKS[c.ok]:7} {c.id}: {c.detail.text}" for c in report.checks)]
     if changes:
         lines += ["", "smallest changes that start:", *(f"  {_offer(c)}" for c in changes)]
+    elif report.verdict is Starts.UNSURE and question.gpu is None and not question.either:
+        lines += ["", "name the card with --gpu to have its memory judged"]
     elif report.verdict is not Starts.STARTS:
         lines += ["", "no single change was found that starts for certain"]
     return "\n".join(lines) + "\n"

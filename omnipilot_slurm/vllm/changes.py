@@ -57,6 +57,8 @@ def smallest_changes(
     if not faults_of(report):
         return ()
     search = Search(question, report, coefficients)
+    if search.faults == {"card"}:
+        return tuple(_which_card(search))
     if question.model is None:
         return (*_fewer_options(search), *_more_gpus(search), *_splits(search))
     return (

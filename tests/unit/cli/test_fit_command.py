@@ -320,3 +320,10 @@ def test_why_and_what_to_try_first_stand_at_the_head(fit):
     assert first == "  try first: --max-model-len 24576"
     _, out, _ = fit("--model", LLAMA_8B, "--gpu", "H100", "--vllm-version", "0.11.0")
     assert out.splitlines()[1] == ""
+
+
+def test_without_a_card_it_is_asked_for(fit):
+    code, out, _ = fit("--model", LLAMA_8B, "--vllm-version", "0.11.0")
+    assert code == 4
+    assert out.splitlines()[1].startswith("  no card is named: starts on ")
+    assert out.endswith("\nname the card with --gpu to have its memory judged\n")
