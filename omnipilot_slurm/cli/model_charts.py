@@ -74,9 +74,10 @@ def draw_reliability(
     levels: Sequence[float],
 ) -> None:
     """Draw the share observed inside against the nominal one, a panel a target, a line a GPU."""
+    targets = list(dict.fromkeys(target for target, _ in lines))
     figure = pen.figure(9, 2.8)
-    for i, target in enumerate(LEARNED):
-        axes = figure.add_subplot(1, len(LEARNED), i + 1)
+    for i, target in enumerate(targets):
+        axes = figure.add_subplot(1, len(targets), i + 1)
         axes.plot([0, 1], [0, 1], color="silver", linewidth=1)
         for (of, group), shares in lines.items():
             if of == target:
@@ -91,15 +92,14 @@ def draw_reliability(
 
 def draw_parity(pen: Pen, data: Dataset, held: Held) -> None:
     """Draw predicted against measured values out of fold, on logarithmic axes."""
+    targets = [target for target in LEARNED if np.isfinite(data.measured[target]).any()]
     figure = pen.figure(9, 2.6)
-    for i, target in enumerate(LEARNED):
+    for i, target in enumerate(targets):
         measured, predicted = data.measured[target], held.targets[target].mid
         seen = np.isfinite(measured) & np.isfinite(predicted)
-        axes = figure.add_subplot(1, len(LEARNED), i + 1)
+        axes = figure.add_subplot(1, len(targets), i + 1)
         axes.set_title(_NAMES[target])
         axes.set_xlabel("measured")
-        if not seen.any():
-            continue
         axes.scatter(measured[seen], predicted[seen], s=2, alpha=0.4, linewidths=0, rasterized=True)
         ends = [float(measured[seen].min()), float(measured[seen].max())]
         axes.plot(ends, ends, color="silver", linewidth=1)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
-from types import ModuleType
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 from omnipilot_slurm.cli.main import main
+from omnipilot_slurm.cli.model_charts import Pen, draw_curve
 from omnipilot_slurm.predict.predictor import Bounds
 from omnipilot_slurm.train import kept
+from omnipilot_slurm.train.curves import CurvePoint
 from omnipilot_slurm.train.ensembles import Settings
 from omnipilot_slurm.train.evaluate import Held, outer_folds
 from omnipilot_slurm.train.load import load_dataset
@@ -39,23 +38,6 @@ def known(tmp_path, monkeypatch, serving_csv):
     return tmp_path
 
 
-class FakeFigure(MagicMock):
-    """A figure that writes the number of its panels where a picture would be."""
-
-    def savefig(self, path, **options):
-        path.write_text(f"{options['format']} {self.add_subplot.call_count}")
-
-
-@pytest.fixture
-def fake_matplotlib(monkeypatch):
-    package, figures = ModuleType("matplotlib"), ModuleType("matplotlib.figure")
-    package.rc_context = nullcontext
-    figures.Figure = FakeFigure
-    monkeypatch.setitem(sys.modules, "matplotlib", package)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", figures)
-
-
-@pytest.mark.usefixtures("fake_matplotlib")
 def test_numbers_are_printed_and_pictures_written(known, serving_csv, capsys):
     out = known / "pictures"
     arguments = ["--data", str(serving_csv), "--keep", str(known), "--out", str(out)]
@@ -67,15 +49,32 @@ def test_numbers_are_printed_and_pictures_written(known, serving_csv, capsys):
     b200 = next(row for row in rows if row[:3] == ["output_tok_s", "gpu", "b200"])
     assert b200[5:] == ["10.00", "10.00"]
     files = {path.name: path.read_text() for path in out.iterdir()}
-    assert files == {
-        "reliability.svg": "svg 4",
-        "parity.svg": "svg 4",
-        "error-by-axis.svg": "svg 8",
-    }
+    assert set(files) == {"reliability.svg", "parity.svg", "error-by-axis.svg"}
+    assert "TTFT p50, ms" in files["reliability.svg"]
+    assert "predicted out of fold" in files["parity.svg"]
+    assert all(f">{axis}<" in files["error-by-axis.svg"] for axis in ("gpu", "family", "params_b"))
     assert printed.err.splitlines()[-1].startswith(f"wrote {out / 'reliability.svg'}, ")
 
 
-@pytest.mark.usefixtures("fake_matplotlib")
+def test_the_same_numbers_make_the_same_picture(known, serving_csv):
+    arguments = ["--data", str(serving_csv), "--keep", str(known), "--no-learning-curve"]
+    folders = [known / "one", known / "two"]
+    for out in folders:
+        assert main(["report", "model", *arguments, "--out", str(out)]) == 0
+    one, two = ((out / "reliability.svg").read_bytes() for out in folders)
+    assert one == two
+
+
+def test_a_learning_curve_is_drawn_by_share_of_the_cells(tmp_path):
+    points = [
+        CurvePoint(target="output_tok_s", share=share, mape=9.0, median=4.0) for share in (0.5, 1.0)
+    ]
+    pen = Pen(tmp_path, "png")
+    draw_curve(pen, points)
+    assert pen.written == [tmp_path / "learning-curve.png"]
+    assert pen.written[0].read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_folder_that_cannot_be_written_is_told(known, serving_csv, capsys):
     out = known / "taken"
     out.write_text("a file")
