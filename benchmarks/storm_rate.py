@@ -3,11 +3,13 @@
     python benchmarks/storm_rate.py [--rounds N] [--jobs N] [--submitters N]
 
 As benchmarks/shim_rate.py, whose arms and ratios these are, and needs the same. Every job of the
-storm starts a server and says `#OMNIPILOT auto concurrency=32`, so that each is a candidate for all
-GPUs of the sandbox: checked, predicted with the shipped cost model, weighed, rewritten where that
-is worth it, and stored. slurmctld waits 50 ms, as it is shipped. `repeats`: the same job again and
-again; `new texts`: the same load in scripts that are all different; `new loads`: no load comes
-twice. A breaker that opens, for all or for the user, makes jobs pass unasked and a rate look good:
+storm starts a server, and is checked, predicted with the shipped cost model and weighed for all
+GPUs of the sandbox, told of a better place, and stored. slurmctld waits 50 ms, as it is shipped.
+`repeats`: the same job again and again; `new texts`: the same load in scripts that are all
+different; `new loads`: no load comes twice. `moved`: jobs that say `auto` beside it, so that each
+is also rewritten, with its script read again to be sure: the most that a job can cost.
+
+A breaker that opens, for all or for the user, makes jobs pass unasked and a rate look good:
 slurmctld's log is searched for it, and the daemon is asked how many it answered, which must be all
 but one in a hundred.
 """
@@ -43,9 +45,8 @@ if TYPE_CHECKING:
     from omnipilot_slurm.sandbox import Sandbox
 
 SHIPPED_DEADLINE_MS = 50
-SCRIPT = VLLM_SCRIPT.replace(
-    "#SBATCH --time=60", "#SBATCH --time=480\n#OMNIPILOT auto concurrency=32"
-)
+SCRIPT = VLLM_SCRIPT.replace("#SBATCH --time=60", "#SBATCH --time=480\n#OMNIPILOT concurrency=32")
+MOVED = SCRIPT.replace("#OMNIPILOT", "#OMNIPILOT auto")
 _PILOT = Arm(
     plugin=None,
     script=SCRIPT,
@@ -57,11 +58,15 @@ ARMS = {
     "repeats": _PILOT,
     "new texts": replace(_PILOT, is_new=True),
     "new loads": replace(_PILOT, is_new_load=True),
+    "moved, repeats": replace(_PILOT, script=MOVED),
+    "moved, new loads": replace(_PILOT, script=MOVED, is_new_load=True),
 }
 CLAIMS = (
     Claim(arm="repeats", baseline="no plugin", at_least=0.7),
     Claim(arm="new texts", baseline="no plugin", at_least=0.0),
     Claim(arm="new loads", baseline="no plugin", at_least=0.25),
+    Claim(arm="moved, repeats", baseline="no plugin", at_least=0.0),
+    Claim(arm="moved, new loads", baseline="no plugin", at_least=0.0),
 )
 #: what the shim logs when it opens its breaker
 OPENED = "jobs pass unasked for"
