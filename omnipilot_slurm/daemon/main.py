@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm import __version__, log
 from omnipilot_slurm.daemon.daemon import Daemon
+from omnipilot_slurm.daemon.memory import share_one_heap
 from omnipilot_slurm.errors import OmnipilotError
 from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.settings import load_settings
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # products this small gain nothing from threads of their own on a controller
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    share_one_heap()
     try:
         settings = load_settings(folders).settings.daemon
         source = Deferred(folders, running=settings)

@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import zipfile
 import zlib
 from dataclasses import asdict, fields
@@ -153,8 +154,11 @@ def _refused(constant: str) -> float:
 
 def _bytes(path: Path, most: int) -> bytes:
     try:
+        # asking for `most` at once would have the C library keep arrays of that size for itself
         with path.open("rb") as stream:
-            data = stream.read(most + 1)
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            data = stream.read(min(size, most) + 1)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}", hint=_RETRAIN) from error
     if len(data) > most:
@@ -250,9 +254,11 @@ def _correction(arrays: Mapping[str, Any], coefficients: Mapping[str, float]) ->
 
 def _trees(arrays: Mapping[str, Any], part: str) -> Trees:
     found = {name: arrays[f"{part}.{name}"] for name in _TREE_ARRAYS}
+    facts = (found[name] for name in ("column", "threshold", "child", "value"))
+    nodes, values = packed_nodes(*facts)
     return Trees(
-        nodes=packed_nodes(found["column"], found["threshold"], found["child"]),
-        value=found["value"],
+        nodes=nodes,
+        values=values,
         roots=found["roots"].astype(np.int64),
         starts=found["starts"].astype(np.int64),
         factors=found["factors"],

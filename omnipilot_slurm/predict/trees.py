@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 #: paths walked at once: their arrays stay below the size at which malloc asks the system each time
-_BLOCK = 12_000
+_BLOCK = 8_000
 
 
-#: a node's column, threshold (as bits) and first child, and the size of the item that holds them
-_COLUMN, _THRESHOLD, _CHILD = 0, 1, 2
+#: a node's column, threshold (as bits), first child and leaf, and the item that holds the four
+_COLUMN, _THRESHOLD, _CHILD, _LEAF = 0, 1, 2, 3
 _NODE = np.complex128
 
 
@@ -33,15 +33,16 @@ _NODE = np.complex128
 class Trees:
     """Nodes of all trees, then which tree belongs to which model.
 
-    `nodes` (n_nodes, 4) are 32-bit integers: column, bits of the threshold, first child, nothing;
-    side by side, so that a step reads one place of memory, in items of a size that numpy copies
-    fast. `value` (n_nodes,). `roots` (n_trees,) are ordered by model, `starts` (n_models,) the
-    first tree of each; `factors` and `offsets` (n_models,) turn the sum over a model's trees into
-    its prediction. `common_levels` are walked by all paths together.
+    `nodes` (n_nodes, 4) are 32-bit integers: column, bits of the threshold, first child, and which
+    leaf it is; side by side, so that a step reads one place of memory, in items of a size that
+    numpy copies fast. `values` are those of the leaves, (n_leaves,). `roots` (n_trees,) are ordered
+    by model, `starts` (n_models,) the first tree of each; `factors` and `offsets` (n_models,) turn
+    the sum over a model's trees into its prediction. `common_levels` are walked by all paths
+    together.
     """
 
     nodes: Int32Array
-    value: FloatArray
+    values: FloatArray
     roots: IntArray
     starts: IntArray
     factors: FloatArray
@@ -66,20 +67,26 @@ class Trees:
         """The first of each node's two children, a leaf's own index, (n_nodes,)."""
         return self.nodes[:, _CHILD]
 
+    @property
+    def value(self) -> FloatArray:
+        """The value of each node, (n_nodes,), 0 where it is no leaf."""
+        is_leaf = self.child == np.arange(len(self.nodes))
+        return np.where(is_leaf, self.values[self.nodes[:, _LEAF]], 0.0)
+
     def predict(self, matrix: FloatArray) -> FloatArray:
         """Return the predictions of shape (n_rows, n_models); a row with a NaN has NaN in all."""
         step = max(_BLOCK // len(self.roots), 1)
         values = np.empty((len(matrix), len(self.starts)))
         for at in range(0, len(matrix), step):
-            leaves = self.value.take(self.leaves(matrix[at : at + step]))
-            values[at : at + step] = np.add.reduceat(leaves, self.starts, axis=0).T
+            said = self.leaf_values(matrix[at : at + step])
+            values[at : at + step] = np.add.reduceat(said, self.starts, axis=0).T
         values *= self.factors
         values += self.offsets
         values[np.isnan(matrix).any(axis=1)] = np.nan
         return values
 
-    def leaves(self, matrix: FloatArray) -> IntArray:
-        """Return the node that every row ends in, of shape (n_trees, n_rows)."""
+    def leaf_values(self, matrix: FloatArray) -> FloatArray:
+        """Return what every tree says of every row, of shape (n_trees, n_rows)."""
         n_rows, n_columns = matrix.shape
         cells = matrix.astype(np.float32).ravel()
         packed = self.nodes.view(_NODE).ravel()
@@ -93,16 +100,21 @@ class Trees:
             moved = np.flatnonzero(further != nodes)
             paths, nodes, first_cell = paths[moved], further[moved], first_cell[moved]
             ended[paths] = nodes
-        return ended.reshape(-1, n_rows)
+        leaves = packed.take(ended).view(np.int32).reshape(-1, 4)[:, _LEAF]
+        return self.values.take(leaves).reshape(-1, n_rows)
 
 
-def packed_nodes(column: IntArray, threshold: Float32Array, child: IntArray) -> Int32Array:
-    """Return the facts of nodes, each (n_nodes,), side by side."""
+def packed_nodes(
+    column: IntArray, threshold: Float32Array, child: IntArray, value: FloatArray
+) -> tuple[Int32Array, FloatArray]:
+    """Return the facts of nodes, each (n_nodes,), side by side, and the values of the leaves."""
+    is_leaf = child == np.arange(len(child))
     nodes = np.zeros((len(column), 4), dtype=np.int32)
     nodes[:, _COLUMN] = column
     nodes[:, _THRESHOLD] = threshold.astype(np.float32).view(np.int32)
     nodes[:, _CHILD] = child
-    return nodes
+    nodes[:, _LEAF] = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0)
+    return nodes, value[is_leaf]
 
 
 def _step(

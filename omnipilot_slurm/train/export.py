@@ -101,13 +101,15 @@ def pack(models: Sequence[Packable]) -> Trees:
             roots.append(n_nodes)
             parts.append(_adjacent(tree, n_nodes))
             n_nodes += len(tree.column)
-    return Trees(
-        nodes=packed_nodes(
-            column=np.concatenate([part.column for part in parts]),
-            threshold=_not_above(np.concatenate([part.threshold for part in parts])),
-            child=np.concatenate([part.child for part in parts]),
-        ),
+    nodes, values = packed_nodes(
+        column=np.concatenate([part.column for part in parts]),
+        threshold=_not_above(np.concatenate([part.threshold for part in parts])),
+        child=np.concatenate([part.child for part in parts]),
         value=np.concatenate([part.value for part in parts]),
+    )
+    return Trees(
+        nodes=nodes,
+        values=values,
         roots=np.array(roots),
         starts=np.array(starts),
         factors=np.array([model.factor for model in models]),

@@ -59,10 +59,6 @@ def own_boosted_values(model: HistGradientBoostingRegressor, matrix: FloatArray)
     return np.array([tree.predict(matrix, *known, 1) for tree in trees])
 
 
-def packed_values(trees: Trees, matrix: FloatArray) -> FloatArray:
-    return trees.value[trees.leaves(matrix)]
-
-
 def on_the_edges(trees: Trees, matrix: FloatArray, seed: int) -> FloatArray:
     """Return rows whose numbers are thresholds of splits, their 32-bit neighbours, or infinite."""
     rng = np.random.default_rng(seed)
@@ -84,7 +80,7 @@ def test_every_randomised_tree_says_what_scikit_learns_own_says(fitted: Fitted) 
     own = np.vstack([own_values(model, fitted.matrix) for model in fitted.forests])
     assert len(own) == len(LEARNED) * SETTINGS.forest_trees
     np.testing.assert_allclose(
-        packed_values(fitted.packed_forests, fitted.matrix), own, rtol=0, atol=1e-9
+        fitted.packed_forests.leaf_values(fitted.matrix), own, rtol=0, atol=1e-9
     )
 
 
@@ -92,7 +88,7 @@ def test_every_boosted_tree_says_what_scikit_learns_own_says(fitted: Fitted) -> 
     wide = np.hstack([fitted.matrix, np.zeros((len(fitted.matrix), 12))])
     own = np.vstack([own_boosted_values(model, wide) for model in fitted.bands])
     assert len(own) == len(LEARNED) * 3 * SETTINGS.band_trees
-    np.testing.assert_allclose(packed_values(fitted.packed_bands, wide), own, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(fitted.packed_bands.leaf_values(wide), own, rtol=0, atol=1e-9)
 
 
 def test_every_model_predicts_what_scikit_learns_own_predicts(fitted: Fitted) -> None:
@@ -111,11 +107,11 @@ def test_ties_neighbours_in_32_bit_and_infinities_take_scikit_learns_side(
 ) -> None:
     rows = on_the_edges(fitted.packed_forests, fitted.matrix, seed)
     own = np.vstack([own_values(model, rows) for model in fitted.forests])
-    np.testing.assert_allclose(packed_values(fitted.packed_forests, rows), own, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(fitted.packed_forests.leaf_values(rows), own, rtol=0, atol=1e-9)
     wide = np.hstack([fitted.matrix, np.zeros((len(fitted.matrix), 12))])
     rows = on_the_edges(fitted.packed_bands, wide, seed)
     own = np.vstack([own_boosted_values(model, rows) for model in fitted.bands])
-    np.testing.assert_allclose(packed_values(fitted.packed_bands, rows), own, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(fitted.packed_bands.leaf_values(rows), own, rtol=0, atol=1e-9)
 
 
 def test_a_row_with_a_number_that_is_none_has_no_prediction(fitted: Fitted) -> None:
