@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +26,7 @@ from results_for_tests import (
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.errors import DataError
 from omnipilot_slurm.ingest.benchmark_files import Beside, benchmarks_of, read_results
+from omnipilot_slurm.ingest.result_csv import COLUMNS
 from omnipilot_slurm.ingest.told import named
 from omnipilot_slurm.records import TARGET_UNITS, Arm
 from omnipilot_slurm.store.benchmarks import RunOutcome
@@ -209,6 +212,12 @@ def test_every_fault_of_a_csv_is_told_at_once(catalog: Catalog) -> None:
         "line 4: measured_at: must be a time as 2026-11-29T17:45:00, was 'yesterday'",
         f"line 5: one of {', '.join(TARGET_UNITS)} must be measured",
     ]
+
+
+def test_every_column_of_a_csv_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "site-data.md").read_text()
+    words = set(re.findall(r"\w+", page.partition("### CSV")[2].partition("\n## ")[0]))
+    assert set(COLUMNS) <= words
 
 
 # the arm
