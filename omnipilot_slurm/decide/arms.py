@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 _SHORT_CONTEXT: Final = 4096
 
 
-#: servers whose launch reports are kept, for the next job that starts the same one
+#: servers of which is kept what does not rest on their load, for the next job that starts one
 _REMEMBERED: Final = 32
 _Reports = dict[tuple["GpuFacts", str | None, int, Place], LaunchReport]
+_Scheduled = dict[tuple["GpuFacts", str | None], defaults.Scheduling]
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -47,7 +48,16 @@ def _reports_of(
     engine: EngineArgs,  # noqa: ARG001
     startup: StartupCoefficients,  # noqa: ARG001
 ) -> _Reports:
-    """Return where the reports of one server are kept; on what load it gets they do not rest."""
+    """Return where the launch reports of one server are kept."""
+    return {}
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _scheduled_of(
+    model: ModelFacts,  # noqa: ARG001 (as above)
+    engine: EngineArgs,  # noqa: ARG001
+) -> _Scheduled:
+    """Return where the effective scheduling values of one server are kept."""
     return {}
 
 
@@ -61,7 +71,7 @@ class Engines:
         self._engine = engine
         self._versions = versions
         self._made: dict[tuple[str | None, int], EngineArgs] = {}
-        self._scheduling: dict[tuple[str, str | None], defaults.Scheduling] = {}
+        self._scheduled: _Scheduled | None = None
         self._reports: _Reports | None = None
 
     def of(self, partition: str, tensor_parallel: int) -> EngineArgs:
@@ -79,12 +89,14 @@ class Engines:
         self, engine: EngineArgs, model: ModelFacts, gpu: GpuFacts, max_model_len: int
     ) -> defaults.Scheduling:
         """Return the effective scheduling values; they do not depend on the parallel degree."""
-        key = (gpu.id, engine.vllm_version)
-        if key not in self._scheduling:
-            self._scheduling[key] = defaults.scheduling(
-                engine, model, gpu, max_model_len=max_model_len
-            )
-        return self._scheduling[key]
+        if self._scheduled is None:
+            self._scheduled = _scheduled_of(model, self._engine)
+        key = (gpu, engine.vllm_version)
+        known = self._scheduled.get(key)
+        if known is None:
+            known = defaults.scheduling(engine, model, gpu, max_model_len=max_model_len)
+            self._scheduled[key] = known
+        return known
 
     def report(
         self,
