@@ -1,4 +1,4 @@
-"""Bash's whole-number arithmetic, as far as GPU counts need it: + - * / % and parentheses.
+"""Bash's whole-number arithmetic, as far as GPU counts need it: + - * / %, < ? : and parentheses.
 
 In: the text between `$((` and `))` with its `$` expansions filled in, and a look-up for variables.
 Out: the value, or None where it cannot be told. Called by scope: for the indices of arrays, and for
@@ -7,11 +7,20 @@ what expand, outputs and conditions calculate.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-_TOKEN: Final = re.compile(r"\s*(?:(\d+)(?!\w)|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
+_TOKEN: Final = re.compile(r"\s*(?:(\d+)(?!\w)|\$?\{?([A-Za-z_]\w*)\}?|([<>=!]=|[-+*/%()<>?:]))")
+_COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 _MAX_TOKENS: Final = 64
 _MAX_DIGITS: Final = 12
 _MAX_VALUE: Final = 10**12
@@ -37,7 +46,7 @@ def evaluate(expression: str, number: Number) -> int | None:
     if not tokens:
         return None
     try:
-        value, rest = _sum(tokens, number)
+        value, rest = _choice(tokens, number)
     except (_UnknownError, ZeroDivisionError):
         return None
     return value if not rest and abs(value) < _MAX_VALUE else None
@@ -65,6 +74,27 @@ def _tokens(expression: str) -> _Tokens:
         tokens.append(token)
         position = match.end()
     return tokens
+
+
+def _choice(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
+    """Read `A > B ? C : D`; both ways are calculated, only one counts."""
+    value, tokens = _comparison(tokens, number)
+    if not tokens or tokens[0].sign != "?":
+        return value, tokens
+    first, tokens = _choice(tokens[1:], number)
+    if not tokens or tokens[0].sign != ":":
+        raise _UnknownError
+    second, tokens = _choice(tokens[1:], number)
+    return (first if value else second), tokens
+
+
+def _comparison(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
+    value, tokens = _sum(tokens, number)
+    compare = _COMPARED.get(tokens[0].sign or "") if tokens else None
+    if compare is None:
+        return value, tokens
+    right, rest = _sum(tokens[1:], number)
+    return int(compare(value, right)), rest
 
 
 def _sum(tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
@@ -109,7 +139,7 @@ def _signed(sign: str, tokens: _Tokens, number: Number) -> tuple[int, _Tokens]:
         value, rest = _atom(tokens, number)
         return (-value if sign == "-" else value), rest
     if sign == "(":
-        value, rest = _sum(tokens, number)
+        value, rest = _choice(tokens, number)
         if rest and rest[0].sign == ")":
             return value, rest[1:]
     raise _UnknownError

@@ -14,6 +14,8 @@ from omnipilot_slurm.script.scope import ARGUMENTS, Scope
 from omnipilot_slurm.script.words import (
     EMPTY,
     MAX_WORDS,
+    How,
+    Segment,
     Splice,
     Value,
     Word,
@@ -28,9 +30,11 @@ from omnipilot_slurm.script.words import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from omnipilot_slurm.script.frame import Frame
+    from omnipilot_slurm.script.frame import Command, Frame
 
 _READERS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
+_ARRAY_READERS: Final = frozenset({"read", "mapfile", "readarray"})
+_ARRAY_OPTION: Final = re.compile(r"-[a-z]*a")
 _CHANGED_IN_ARITHMETIC: Final = re.compile(
     r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)([A-Za-z_]\w*)"
 )
@@ -94,10 +98,13 @@ def unset(node: Node, frame: Frame) -> None:
         frame.scope.variables[frame.text(child)] = None
 
 
-def apply(name: str, words: Words, scope: Scope) -> None:
+def apply(name: str, command: Command) -> None:
     """Apply a builtin that changes variables or arguments; other commands change nothing."""
+    words, scope = command.words, command.scope
     if name in _READERS or (name == "printf" and texts_of(words[1:2]) == ["-v"]):
         _forget(words[1:], scope)
+        if name in _ARRAY_READERS:
+            _read_array(name, command)
     elif name == "let":
         forget_changed(shown(words[1:]), scope)
     elif name == "set":
@@ -113,6 +120,34 @@ def _forget(words: Words, scope: Scope) -> None:
         name = text_of(word)
         if name and name.isidentifier():
             scope.variables[name] = Word((unknown(),))
+
+
+def _read_array(name: str, command: Command) -> None:
+    """Apply `read -a NAME` and `mapfile NAME`: what a here-string holds is known, no file is."""
+    texts = texts_of(command.words)
+    if name == "read" and not any(_ARRAY_OPTION.fullmatch(text) for text in texts[1:]):
+        return
+    if texts[-1].isidentifier():
+        fields = _fields(command) if name == "read" else None
+        command.scope.variables[texts[-1]] = [Splice(fixed=False)] if fields is None else fields
+
+
+def _fields(command: Command) -> Words | None:
+    """Return the words that `read` makes of a line, None where the line is not known."""
+    line = Word(tuple(command.stdin.segments)) if command.stdin is not None else Word((unknown(),))
+    separator = command.assignments.get("IFS")
+    sign = None if separator is None else separator.text
+    text = line.text
+    if text is None or "\n" in text.strip("\n") or "IFS" in command.scope.variables:
+        return None
+    if sign is not None and (len(sign) != 1 or sign.isspace()):
+        return None
+    # a separator at the end begins no field
+    pieces = text.strip("\n").removesuffix(sign or "").split(sign)
+    follows = any(segment.follows for segment in line.segments)
+    one = Segment("", how=How.VARIABLE, depends=line.depends, fixed=line.fixed, follows=follows)
+    fields: Words = [Word((one._replace(text=piece),)) for piece in pieces if text]
+    return fields[:MAX_WORDS]
 
 
 def forget_changed(text: str, scope: Scope) -> None:

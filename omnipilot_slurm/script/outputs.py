@@ -40,6 +40,14 @@ _DEVICE_COUNT: Final = re.compile(
     rf"""|{_NUMBER_OF_FIELDS}\s*<<<\s*{_DEVICES}$"""
 )
 
+#: `echo $CUDA_VISIBLE_DEVICES | tr ',' ' '`
+_DEVICE_WORDS: Final = re.compile(
+    rf"""echo\s+{_DEVICES}\s*\|\s*"""
+    r"""(?:tr\s+["']?,["']?\s+["'](?:\s|\\n)["']|sed\s+["']s/,/ /g["'])$"""
+)
+_PROGRAM_PATH: Final = re.compile(
+    r"(?:which|command\s+-v|type\s+-[pP])\s+(?P<name>[\w.+-]+)(?:\s+2>\s*/dev/null)?$"
+)
 _ECHO_OPTION: Final = re.compile(r"-[neE]+")
 _QUOTES: Final = b"'\"\\"
 _SPACE: Final = Segment(" ")
@@ -60,18 +68,28 @@ def of_command(
     return tuple(segment._replace(splits=not quoted) for segment in printed)
 
 
-def _counts_gpus(text: str, scope: Scope) -> bool:
-    if "SLURM_GPUS_ON_NODE" not in scope.slurm or "CUDA_VISIBLE_DEVICES" in scope.variables:
-        return False
-    return any(p.match(text) for p in (_GPU_COUNT, _TORCH_COUNT, _DEVICE_COUNT))
+def _of_gpus(text: str, scope: Scope) -> str | None:
+    """Return what a command prints of the job's GPUs, None for other commands."""
+    slurm = scope.slurm
+    if "SLURM_GPUS_ON_NODE" not in slurm or "CUDA_VISIBLE_DEVICES" in scope.variables:
+        return None
+    if any(p.match(text) for p in (_GPU_COUNT, _TORCH_COUNT, _DEVICE_COUNT)):
+        return slurm["SLURM_GPUS_ON_NODE"]
+    if _DEVICE_WORDS.match(text) and "CUDA_VISIBLE_DEVICES" in slurm:
+        return slurm["CUDA_VISIBLE_DEVICES"].replace(",", " ")
+    return None
 
 
 def _printed(node: Node, source: Source, scope: Scope, word: WordOf) -> tuple[Segment, ...] | None:
     """Return the text that the script alone tells, None for most commands."""
     text = decode(source.data[node.start_byte : node.end_byte])
     text = text.strip("`").removeprefix("$(").removesuffix(")").strip()
-    if _counts_gpus(text, scope):
-        return (Segment(scope.slurm["SLURM_GPUS_ON_NODE"], how=How.COMPUTED, follows=True),)
+    of_gpus = _of_gpus(text, scope)
+    if of_gpus is not None:
+        return (Segment(of_gpus, how=How.COMPUTED, follows=True),)
+    path = _PROGRAM_PATH.match(text)
+    if path is not None:
+        return (unknown(how=How.COMPUTED), Segment("/" + path["name"], how=How.COMPUTED))
     only = node.named_children[0] if node.named_child_count == 1 else None
     if only is None or only.child_count > _MOST_WORDS:
         return None

@@ -35,6 +35,11 @@ _PARAMETER: Final = re.compile(
     r"(?P<op>:?[-=?+]|[%#]{1,2}|//?|\^{1,2}|,{1,2}|:|@|$|\}$)"
 )
 _SLICE: Final = re.compile(r":\s*(?P<first>\d{1,6})\s*(?::\s*(?P<count>\d{1,6})\s*)?\}$")
+#: plain text for plain text: no pattern, no expansion, no quotes
+_REPLACEMENT: Final = re.compile(
+    r"\$\{\w+//?(?P<old>(?![#%])(?:\\/|[^][*?(){}$\"'`/\\])+)(?:/(?P<new>(?:\\/|[^&{}$\"'`\\])*))?\}"
+)
+_ESCAPED: Final = re.compile(r"\\(/)")
 _SPREAD: Final = re.compile(rb"\$\{(?P<name>\w+)\[@\]\}|\$@|\$\{@\}")
 _NOTHING: Final = (Segment(""),)
 _MAX_PATTERN_TEXT: Final = 512
@@ -155,7 +160,7 @@ def _word_behind_operator(operation: _Operation) -> tuple[Segment, ...]:
 
 
 def _trimmed(operation: _Operation, source: Source) -> Segment:
-    """Apply `#`, `##`, `%`, `%%`, `^^` and `,,` to a value that is known."""
+    """Apply `#`, `##`, `%`, `%%`, `/`, `//`, `^^` and `,,` to a value that is known."""
     word = Word(operation.value or ())
     pattern = Word(_word_behind_operator(operation)).text
     text = word.text
@@ -168,8 +173,11 @@ def _trimmed(operation: _Operation, source: Source) -> Segment:
             result = text.upper() if operation.operator == "^^" else text.lower()
         elif operation.operator in ("#", "##", "%", "%%") and pattern is not None:
             result = _without_affix(text, operation.operator, pattern)
+        elif operation.operator in ("/", "//"):
+            result = _replaced(text, operation.operator, _text(operation.node, source))
     depends = word.depends if operation.value is not None else frozenset({operation.name})
-    return Segment(result, how=How.COMPUTED, depends=depends, fixed=word.fixed)
+    follows = any(segment.follows for segment in operation.value or ())
+    return Segment(result, how=How.COMPUTED, depends=depends, fixed=word.fixed, follows=follows)
 
 
 def _without_affix(text: str, operator: str, pattern: str) -> str:
@@ -184,6 +192,16 @@ def _without_affix(text: str, operator: str, pattern: str) -> str:
     return text
 
 
+def _replaced(text: str, operator: str, expansion: str) -> str | None:
+    """Return a text with the first `old` of `${X/old/new}` replaced, or with `//` all of them."""
+    match = _REPLACEMENT.fullmatch(expansion)
+    if match is None:
+        return None
+    old = _ESCAPED.sub(r"\1", match["old"])
+    new = _ESCAPED.sub(r"\1", match["new"] or "")
+    return text.replace(old, new) if operator == "//" else text.replace(old, new, 1)
+
+
 def _length(name: str, index: str | None, scope: Scope) -> Segment:
     if name in ("@", "#", "*"):
         if any(isinstance(word, Splice) for word in scope.args):
@@ -191,10 +209,17 @@ def _length(name: str, index: str | None, scope: Scope) -> Segment:
         return Segment(str(len(scope.args)), how=How.COMPUTED)
     if index not in ("@", "*"):
         return unknown(how=How.COMPUTED)
-    items = _items(name, "@", scope)
-    if items is None or any(isinstance(item, Splice) for item in items):
+    found = _items(name, "@", scope)
+    items = [item for item in found or () if isinstance(item, Word)]
+    if found is None or len(items) < len(found):
         return unknown(how=How.COMPUTED)
-    return Segment(str(len(items)), how=How.COMPUTED)
+    return Segment(
+        str(len(items)),
+        how=How.COMPUTED,
+        depends=frozenset().union(*(item.depends for item in items)),
+        fixed=all(item.fixed for item in items),
+        follows=any(segment.follows for item in items for segment in item.segments),
+    )
 
 
 def array_of(node: Node, source: Source, scope: Scope) -> Words | None:

@@ -40,6 +40,8 @@ _MOST_WORDS_OF_A_COMMAND: Final = 512
 _JOB_SCRIPT: Final = "#SBATCH"
 _PLACEHOLDER: Final = re.compile(r"\{\{|\{%|<%|(?<![<\w$])<[A-Za-z_][\w .:/-]*>")
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+#: `$TOOL serve M -tp 2`: an option of vLLM's
+_SERVE_OPTION: Final = re.compile(r"--|-(?:tp|pp|dp|q)(?:=|$)")
 _SETUP_PROGRAMS: Final = ("module", "ml", "source", ".", "conda", "mamba", "micromamba")
 _WRITERS: Final = frozenset({"cat", "tee", "echo", "printf"})
 _FILE_RUNNERS: Final = SHELLS | {"source", "."}
@@ -190,7 +192,7 @@ class Reader:
         args = texts_of(unwrapped.words[1:])
         if any(arg.endswith(".py") for arg in args) or args[:1] == ["-m"]:
             python_runs.read(self, unwrapped.words[1:], unwrapped, command)
-        elif args[:1] == ["serve"] and any(arg.startswith("--") for arg in args):
+        elif args[:1] == ["serve"] and any(map(_SERVE_OPTION.match, args)):
             self.vllm(unwrapped.words[1:], unwrapped, command)
         elif unwrapped.words:
             self.notes.kinds.append(Kind.OPAQUE)

@@ -81,6 +81,11 @@ class Source:
         source._is_script = source.data == script
         return source
 
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The text as segments."""
+        return self._segments
+
     def unknown_segment(self, name: str) -> Segment | None:
         """Return the segment that a variable made by name_of_unknown stands for."""
         match = _UNKNOWN.fullmatch(name)

@@ -128,7 +128,7 @@ class Walker:
             self._call(first, words[1:], frame)
             return
         if first is not None:
-            assignments.apply(first, words, scope)
+            assignments.apply(first, command)
         self.visit(command)
         if statements.ends_text(first, words) and command.context.is_certain:
             raise _EndedError

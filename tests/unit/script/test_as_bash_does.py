@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -61,7 +62,8 @@ PIECES = st.sampled_from(
     |${C##*/}|${C%.*}|a\\$b|${#ARR[@]}|"${ARR[@]}"|${ARR[1]}|${ARR[@]}|$((N*2))|$(($N+1))|"$N"|${N}x
     |$(echo $N)|$(expr $N + 4)|,|\\'|"\\""|:|%|@|+|$E|"$E"|""|''|${E:+z}|${A:+z}|"${A:+$B}"|${B^^}
     |${A,,}|$N$A|"\u00fc"|${U-$N}|$((${U:-4}/2))|${A#a}|${C%/*}|"${B}"'y'|$'t\\tu'|${ARR[-1]}
-    |"${ARR[*]}"|"x${U}y"|${N:?}""".replace("\n    ", "").split("|")
+    |"${ARR[*]}"|"x${U}y"|${N:?}|${C//\\//_}|${B/c/x}|"${B// /}"|${A//b/${N}}|${A/#a/z}
+    |${C/\\/}""".replace("\n    ", "").split("|")
 )
 WORD = st.lists(PIECES, min_size=1, max_size=4).map("".join)
 LINE = st.lists(WORD, min_size=1, max_size=4).map(lambda words: "CMD " + " ".join(words))
@@ -101,6 +103,8 @@ ASSIGNMENT = st.one_of(
     VALUE.map("ARR+=({})".format),
     st.tuples(VALUE, VALUE).map(lambda drawn: f"ARR=({drawn[0]} {drawn[1]})"),
     st.tuples(VALUE, VALUE).map(lambda drawn: f"set -- {drawn[0]} {drawn[1]}"),
+    VALUE.map("read -ra ARR <<< {}''".format),
+    st.sampled_from(["IFS=, read -r -a ARR <<< 'p,,q r,'", 'IFS=: read -ra ARR <<< "$A:$B"']),
     st.sampled_from(["shift", ': "${B:=9}"', "A=$B.$C-x", "read X <<< q", "let A=3"]),
 )
 CALL = st.lists(
@@ -160,6 +164,8 @@ EXPRESSION = st.recursive(
     TERM,
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from("+-*/%"), inner).map(" ".join),
+        st.tuples(inner, st.sampled_from("< <= > >= == !=".split()), inner).map(" ".join),
+        st.tuples(inner, inner, inner).map(lambda drawn: "{} ? {} : {}".format(*drawn)),
         inner.map("({})".format),
         inner.map("-{}".format),
         inner.map("+{}".format),
@@ -177,4 +183,5 @@ def test_arithmetic_is_that_of_bash(expressions: list[str]) -> None:
     for text, theirs in zip(expressions, printed, strict=True):
         found = arithmetic.evaluate(text, values.get)
         assert found is None or str(found) == theirs, text
-        assert found is not None or theirs == "none" or "--" in text or "++" in text, text
+        is_simple = re.search(r"--|\+\+|[<>=?]", text) is None
+        assert found is not None or theirs == "none" or not is_simple, text

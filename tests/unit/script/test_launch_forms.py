@@ -17,6 +17,16 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "absolute path": ("/opt/v/bin/vllm serve M/x -tp 2", {"tp": 2}),
     "path with a variable": ('"$VENV/bin/vllm" serve M/x -tp 2', {"tp": 2, "editable": "yes"}),
     "program in a variable": ("V=/opt/v/bin/vllm\n$V serve M/x -tp 2", {"tp": 2}),
+    "program that is looked up": ("$(which vllm) serve M/x -tp 2", {"tp": 2, "editable": "yes"}),
+    "program that is looked up before": (
+        'V=$(command -v vllm 2>/dev/null)\n"$V" serve M/x -tp 2',
+        {"tp": 2, "editable": "yes"},
+    ),
+    "interpreter that is looked up": (
+        "P=$(which python3)\n$P -m vllm.entrypoints.openai.api_server --model M/x",
+        {"form": API, "editable": "yes"},
+    ),
+    "program in an unset variable with a short option": ("$VLLM serve M/x -tp 2", {"tp": 2}),
     "program in an unset variable": ("$VLLM serve M/x --tensor-parallel-size 2", {"tp": 2}),
     "module": ("python3.11 -u -m vllm.entrypoints.openai.api_server --model M/x", {"form": API}),
     "module of an unset interpreter": (

@@ -72,7 +72,9 @@ GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
     "without an end": ("M=a/b/c\nvllm serve ${M%/*} -tp 2", {"model": "a/b"}),
     "without the longest end": ("M=a/b/c\nvllm serve ${M%%/*} -tp 2", {"model": "a"}),
     "nothing to take away": ("M=a/b\nvllm serve ${M%x} -tp 2", {"model": "a/b"}),
-    "replaced": ("M=a/b\nvllm serve ${M/a/c} -tp 2", {"model": None, "editable": "no"}),
+    "replaced": ("M=a/b/a\nvllm serve ${M/a/c} -tp 2", {"model": "c/b/a", **LITERAL}),
+    "all replaced": ("M=a-b-c\nvllm serve ${M//-//} -tp 2", {"model": "a/b/c", **LITERAL}),
+    "a pattern replaced": ("M=a/b\nvllm serve ${M//?/c} -tp 2", {"model": None, "editable": "no"}),
     "by a name in a variable": ("M=a/b\nN=M\nvllm serve ${!N} -tp 2", {"model": None}),
     "alternative": ("A=1\nvllm serve M/x ${A:+-tp 2}", {"tp": 2, "tp_source": "variable"}),
     "alternative of nothing": ("A=\nvllm serve M/x ${A:+-tp 2}", {"tp": 1, "tp_source": "absent"}),
@@ -84,6 +86,12 @@ GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
     "arithmetic command": ("TP=1\n((TP*=2))\n" + SERVE, UNKNOWN),
     "printf -v": ("printf -v TP %s 2\n" + SERVE, UNKNOWN),
     "read": ("read TP <<< 2\n" + SERVE, UNKNOWN),
+    "read as an array": (
+        'read -ra A <<< "M/x 2"\nvllm serve ${A[0]} -tp ${A[1]}',
+        {"model": "M/x", "tp": 2, "tp_source": "variable", "editable": "no"},
+    ),
+    "the length of what is read": ("read -ra A < f\nvllm serve M/x -tp ${#A[@]}", {"tp": None}),
+    "the number of lines": ("mapfile -t A < f\nvllm serve M/x -tp ${#A[@]}", {"tp": None}),
     "unset": ("TP=2\nunset TP\n" + SERVE, UNKNOWN),
     "eval": ('eval "TP=2"\n' + SERVE, {"tp": 2, "editable": "yes"}),
     "counted words": ("G=(a b)\nvllm serve M/x -tp ${#G[@]}", {"tp": 2, "tp_source": "computed"}),
@@ -379,6 +387,19 @@ ALLOCATION: dict[str, tuple[str, dict[str, Any]]] = {
         "N=$(awk -F, '{print NF}' <<< \"$CUDA_VISIBLE_DEVICES\")\nvllm serve M/x -tp $N",
         FOLLOWS,
     ),
+    "devices in an array": (
+        "IFS=',' read -ra G <<< \"$CUDA_VISIBLE_DEVICES\"\nvllm serve M/x -tp ${#G[@]}",
+        {**FOLLOWS, "tp_source": "computed"},
+    ),
+    "devices split at commas": (
+        "G=(${CUDA_VISIBLE_DEVICES//,/ })\nvllm serve M/x -tp ${#G[@]}",
+        FOLLOWS,
+    ),
+    "devices printed as words": (
+        'G=($(echo $CUDA_VISIBLE_DEVICES | tr "," " "))\nvllm serve M/x -tp ${#G[@]}',
+        FOLLOWS,
+    ),
+    "at most some of them": ("vllm serve M/x -tp $((SLURM_GPUS_ON_NODE > 8 ? 8 : 4))", FOLLOWS),
     "torch": (
         "N=$(python -c 'import torch; print(torch.cuda.device_count())')\nvllm serve M/x -tp $N",
         FOLLOWS,
