@@ -36,7 +36,9 @@ _LENGTHS = (
     "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
 #: classes named like encoders that generate text
-_TEXT_DESPITE_NAME = frozenset({"AquilaModel", "ChatGLMModel", "GPT2LMHeadModel"})
+_TEXT_DESPITE_NAME = frozenset(
+    {"AquilaModel", "ChatGLMModel", "GPT2LMHeadModel", "JAISLMHeadModel", "QWenLMHeadModel"}
+)
 #: how far a checkpoint's own count may be from the implied one, and how far above it where the
 #: checkpoint holds layers for multi-token prediction
 _TOLERANCE_FRAC = 0.02

@@ -59,6 +59,15 @@ def test_the_catalog_is_as_large_as_it_must_be():
     assert all(row["source"] for row in table.models.values())
 
 
+def test_a_model_that_generates_is_no_pooling_model_whatever_its_class_is_called():
+    table, _ = load_models(etc_layers("models.yaml", site=None))
+    found = {
+        i: table.facts(i) for i in table.ids() if "LMHead" in (table.facts(i).architecture or "")
+    }
+    assert {"Qwen/Qwen-7B-Chat", "Qwen/Qwen-72B-Chat"} <= set(found)
+    assert {facts.kind for facts in found.values()} == {"text"}
+
+
 def test_small_examples_hold_together():
     assert check_models(*models(SHAPE)) == []
     assert check_gpus(*gpus(GPU)) == []
