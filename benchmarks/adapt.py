@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -90,20 +91,24 @@ def draw(site, size: int, seed: int, *, gated: bool) -> Draw:
 @click.option("--draws", default=5, show_default=True)
 @click.option("--vendors", type=click.Choice(["nvidia", "all"]), default="nvidia")
 @click.option("--gate/--no-gate", default=True)
-def main(csv: Path, keep: Path | None, draws: int, vendors: str, gate: bool) -> None:
+@click.option("--site", "sites", multiple=True, type=click.Choice(list(BARS)), default=list(BARS))
+@click.option("--without-b", type=float, help="Leave out models of so many 10**9 parameters.")
+def main(*, csv: Path, keep: Path | None, sites: tuple[str, ...], **how: Any) -> None:
     """Print the table."""
     data = load_dataset([csv], lambda _: None)
     click.echo("output tok/s, mean MAPE in % of rows in cells not drawn; cover: of 80 % intervals")
     click.echo(f"{'site':28s} {'k':>4s} {'bar':>5s} {'shipped':>8s} {'adapted':>8s} {'cover':>6s} "
                f"{'promoted':>9s} {'harmful':>8s}")  # fmt: skip
-    for source, bars in BARS.items():
+    for source in sites:
         model = base_model(data, source, keep)
         chosen = data.groups["source"] == source
-        if vendors == "nvidia":
+        if how["vendors"] == "nvidia":
             chosen &= data.table.labels["vendor"] == "nvidia"
+        if how["without_b"] is not None:
+            chosen &= np.round(data.table.numbers["params_b"]) != how["without_b"]
         site = site_of(model, data.take(np.flatnonzero(chosen)))
-        for size, bar in zip(SIZES, bars, strict=True):
-            found = [draw(site, size, seed, gated=gate) for seed in range(draws)]
+        for size, bar in zip(SIZES, BARS[source], strict=True):
+            found = [draw(site, size, seed, gated=how["gate"]) for seed in range(how["draws"])]
             mean = {
                 name: np.mean([getattr(each, name) for each in found])
                 for name in ("shipped", "adapted", "coverage", "is_promoted", "is_harmful")

@@ -19,7 +19,7 @@ from omnipilot_slurm.cli.site_store import (
 )
 from omnipilot_slurm.collect.collector import Collector, Watch, get
 from omnipilot_slurm.collect.power import PowerSample, sample_power
-from omnipilot_slurm.errors import UsageError
+from omnipilot_slurm.errors import StoreError, UsageError
 from omnipilot_slurm.ingest.job_setup import setup_of_job
 from omnipilot_slurm.ingest.told import setup_told
 from omnipilot_slurm.store.benchmarks import Benchmark, record_benchmarks
@@ -86,8 +86,9 @@ def collect(  # noqa: PLR0917 (one parameter for each option)
         stretch_s=stretch,
     )
     until = float("inf") if for_s is None else time.time() + for_s
-    outcome = Collector(watch, _Here(), _Store(path), _say).run(until)
-    return None if outcome is LaunchOutcome.OK else FAILED
+    rows = _Store(path)
+    outcome = Collector(watch, _Here(), rows, _say).run(until)
+    return FAILED if rows.n_waiting or outcome is not LaunchOutcome.OK else None
 
 
 def _setup(told: dict[str, str], model: str | None, path: Path, catalog: Catalog) -> Setup:
@@ -119,18 +120,38 @@ class _Here:
 
 
 class _Store:
-    """The database, opened for each row: nobody waits for a collector that watches."""
+    """The database, opened for each row: nobody waits for a collector that watches.
+
+    Rows that it does not take (locked, no room) are told of, and tried again with the next one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._starts: list[ServerStart] = []
+        self._runs: list[Benchmark] = []
 
     def start(self, row: ServerStart, /) -> None:
-        with opened_for_writing(self._path) as connection:
-            record_server_starts(connection, [row])
+        self._starts.append(row)
+        self._write()
 
     def run(self, row: Benchmark, /) -> None:
-        with opened_for_writing(self._path) as connection:
-            record_benchmarks(connection, [row], at=time.time())
+        self._runs.append(row)
+        self._write()
+
+    @property
+    def n_waiting(self) -> int:
+        """How many rows the database has not taken yet."""
+        return len(self._starts) + len(self._runs)
+
+    def _write(self) -> None:
+        try:
+            with opened_for_writing(self._path) as connection:
+                record_server_starts(connection, self._starts)
+                record_benchmarks(connection, self._runs, at=time.time())
+        except StoreError as error:
+            _say(f"{error}; {self.n_waiting} rows wait")
+            return
+        self._starts, self._runs = [], []
 
 
 def _say(text: str) -> None:

@@ -23,7 +23,7 @@ from omnipilot_slurm.collect.power import PowerSample
 from omnipilot_slurm.records import Arm
 from omnipilot_slurm.sandbox import vllm_stand_in
 from omnipilot_slurm.store.benchmarks import Benchmark, benchmarks
-from omnipilot_slurm.store.database import open_for_reading
+from omnipilot_slurm.store.database import open_for_reading, open_for_writing
 from omnipilot_slurm.store.server_starts import ServerStart, server_starts
 from omnipilot_slurm.store.setups import Setup
 from omnipilot_slurm.store.site_tables import LaunchOutcome
@@ -212,6 +212,33 @@ def test_the_command_keeps_rows_in_the_database(
     assert runs
     assert {run.source for run in runs} == {"collect"}
     assert "start: ok" in capsys.readouterr().err
+
+
+def test_rows_that_a_locked_database_refuses_are_kept_and_written_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    holder = open_for_writing(tmp_path / "o.db")
+    holder.execute("BEGIN IMMEDIATE")
+    with server(tmp_path, port), ThreadPoolExecutor(1) as pool:
+        while get(f"http://127.0.0.1:{port}/health") is None:
+            time.sleep(0.05)
+        words = arguments(tmp_path, port, "--for", "9")
+        # the job is told by options alone, since who holds the database holds it for reading too
+        words[words.index("--job") : words.index("--job") + 2] = []
+        watching = pool.submit(main, words)
+        said = ""
+        while "; 1 rows wait\n" not in said:
+            said += capsys.readouterr().err
+            assert not watching.done(), said
+            time.sleep(0.05)
+        holder.execute("ROLLBACK")
+        holder.close()
+        load(tmp_path, port, 260, 4)
+        assert watching.result(60) == 0
+    with closing(open_for_reading(tmp_path / "o.db")) as connection:
+        assert len(list(server_starts(connection, 0.0))) == 1
+        assert list(benchmarks(connection))
 
 
 def test_killed_at_any_point_nothing_is_lost_or_double(tmp_path: Path) -> None:
