@@ -234,7 +234,8 @@ def _worths(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
     rows = [
         (arm["partition"], described(arm), were.get(place(arm)), arm["utility_usd"])
         for arm in after["arms"]
-        if were.get(place(arm)) != arm["utility_usd"]
+        # to the cent: sums of many terms differ in their last digits from run to run
+        if _usd(were.get(place(arm))) != _usd(arm["utility_usd"])
     ]
     if not rows:
         return ["no arm is worth more or less than before"]

@@ -65,7 +65,7 @@ def test_a_price_changes_the_worth_of_that_gpu_alone_by_its_hours(
     before, after = found["before"], found["after"]
     price = next(arm["usd_per_hour"] for arm in before["arms"] if arm["partition"] == "h100")
     assert found["set"] == {"gpus.h100.price_usd_per_gpu_hour": "100"}
-    assert worth(before, "a100-80", 2) == worth(after, "a100-80", 2)
+    assert worth(before, "a100-80", 2) == pytest.approx(worth(after, "a100-80", 2), rel=1e-5)
     # 8 h, and the hours that failed launches hold
     assert worth(before, "h100", 1) - worth(after, "h100", 1) == pytest.approx(
         8 * (100 - price), rel=0.01
