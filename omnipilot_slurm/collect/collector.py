@@ -159,7 +159,8 @@ class Collector:
             found = self._scrape()
             n_failed = 0 if found is not None else n_failed + 1
             if found is not None:
-                seen.append(found)
+                # a clock that was set back ends the stretch: what it measured has no length
+                seen = [*(seen if not seen or found.at > seen[-1].at else []), found]
             sample = self._world.power()
             power += [] if sample is None else [sample]
             if seen and seen[-1].at - seen[0].at >= self._watch.stretch_s:

@@ -43,6 +43,10 @@ _NO_ROOFLINE = LEARNED.index("power_w")
 #: pull of the site's roofline towards the shipped coefficients: a coefficient moves by e for the
 #: price of one row that is 3 in log space off
 _PULL = 0.1
+#: rows that the whole grid is tried on; more would take minutes and change nothing
+_MANY = 300
+#: log evidence behind the best at which a setting no longer counts: e^-7 is 0.1 %
+_UNLIKELY = 7.0
 #: standard deviations in log space: of a site's constant, of the surface, of a measurement
 _CONSTANTS, _SURFACES, _SCATTERS = (0.1, 0.5), (0.15, 0.4, 1.0), (0.05, 0.1, 0.2, 0.4)
 
@@ -127,13 +131,25 @@ def _weighed(
     `towards` (n_rows,) is what the whole share of the site's roofline would add.
     """
     targets = np.stack([missed - share * towards for share in _SHARES], axis=1)
-    fits = [_gaussian(alike, targets, *each) for each in product(_CONSTANTS, _SURFACES, _SCATTERS)]
+    fits = [_gaussian(alike, targets, *each) for each in _likely(alike, targets)]
     evidence = np.stack([fit[0] for fit in fits])
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
     mean = float((weights * [fit[1] for fit in fits]).sum())
     duals: FloatArray = np.einsum("gs,gns->n", weights, np.stack([fit[2] for fit in fits]))
     return float(weights.sum(axis=0) @ _SHARES), mean, duals
+
+
+def _likely(alike: FloatArray, targets: FloatArray) -> list[tuple[float, float, float]]:
+    """Return the settings of the grid; of many rows, those that some of the rows leave likely."""
+    grid = list(product(_CONSTANTS, _SURFACES, _SCATTERS))
+    if len(targets) <= _MANY:
+        return grid
+    some = np.linspace(0, len(targets) - 1, _MANY).astype(int)
+    part, wanted = alike[np.ix_(some, some)], targets[some]
+    evidence = np.array([_gaussian(part, wanted, *each)[0].max() for each in grid])
+    likely = evidence > evidence.max() - _UNLIKELY
+    return [setting for setting, is_likely in zip(grid, likely, strict=True) if is_likely]
 
 
 def _gaussian(

@@ -285,3 +285,44 @@ def test_what_is_no_exposition_is_told_and_not_kept(tmp_path: Path) -> None:
         "http://127.0.0.1:1/metrics: line 1: must be `name{labels} value`, "
         'was \'{"not": "metrics"}\''
     )
+
+
+def test_a_clock_that_is_set_back_costs_one_stretch_and_no_more(tmp_path: Path) -> None:
+    class Jumping(Here):
+        """Each look takes a second; after the fifth the clock shows an hour less."""
+
+        def __init__(self) -> None:
+            self.n_looks = 0
+
+        def now(self) -> float:
+            return 1e6 + self.n_looks - (3600 if self.n_looks > 5 else 0)
+
+        def sleep(self, seconds: float, /) -> None:
+            pass
+
+        def get(self, url: str, /) -> str | None:
+            if url.endswith("/health"):
+                return ""
+            self.n_looks += 1
+            n = 100 * self.n_looks
+            lengths = "".join(
+                f"vllm:request_{name}_tokens_{part} {n * size}\n"
+                for name, length in (("prompt", 64), ("generation", 32))
+                for part, size in (("count", 1), ("sum", length))
+            )
+            return (
+                None
+                if self.n_looks > 14
+                else (
+                    f"vllm:num_requests_running 4\nvllm:request_success_total {n}\n"
+                    f"vllm:generation_tokens_total {32 * n}\n" + lengths
+                )
+            )
+
+    kept = Kept()
+    collector = Collector(watch(tmp_path, 1, period_s=0.0, stretch_s=3.0), Jumping(), kept, print)
+    collector.run()
+    windows = [run.window for run in kept.runs]
+    assert all(window is not None and window.end - window.start <= 3.0 for window in windows)
+    assert {run.targets["output_tok_s"] for run in kept.runs} == {3200.0}
+    assert len(kept.runs) >= 3

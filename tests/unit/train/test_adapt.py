@@ -50,6 +50,15 @@ def test_rows_pull_what_was_not_seen_towards_the_site(
     assert after < at_most
 
 
+def test_many_rows_are_followed_closely(small_model: CostModel, measured_rows: Dataset) -> None:
+    many = made_site(small_model, measured_rows, 330)
+    correction = fit_correction(many.shipped, many.data, np.arange(305))
+    rest = np.arange(305, 330)
+    missed = corrected(many, correction, rest)[:, 0] - many.shipped.z[rest, 0]
+    # the site scatters by 3 %
+    assert np.mean(np.abs(missed)) < 0.06
+
+
 def test_fewer_rows_leave_a_target_as_shipped(site: Site) -> None:
     correction = fit_correction(site.shipped, site.data, np.arange(MIN_ROWS - 1))
     np.testing.assert_array_equal(corrected(site, correction, np.arange(9)), site.shipped.mid[:9])
