@@ -35,6 +35,7 @@ from omnipilot_slurm.store.setups import Setup, Software
 if TYPE_CHECKING:
     from omnipilot_slurm.store.benchmarks import Benchmark
 
+RESULTS = Path(__file__).parents[2] / "fixtures" / "results"
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
 H100 = Beside(told={"gpu": "h100"})
 #: what every program measured of the one run that the examples tell of
@@ -166,6 +167,28 @@ def test_a_summary_over_the_stages_of_inference_perf_is_refused(catalog: Catalog
     )
     value = inference_perf(requested_rate=2.0)
     assert rows(value, replace(H100, model=MODEL), catalog)[0].load.requests_per_s == 2.0
+
+
+@pytest.mark.parametrize("version", ["0.1.1", "0.2.0", "0.7.0"])
+def test_what_inference_perf_itself_made_of_four_requests_is_read(
+    version: str, catalog: Catalog
+) -> None:
+    """Four requests of 100 tokens, one a second, each answered by 8 tokens."""
+    text = (RESULTS / f"inference_perf-{version}.json").read_text()
+    (row,) = rows(text, replace(H100, model=MODEL), catalog)
+    assert (row.load.isl, row.load.osl, row.load.requests_per_s) == (100.0, 8.0, 1.0)
+    assert (row.load.n_requests, row.load.n_failed) == (4, 0)
+    whole_s = 3.164
+    assert row.targets == pytest.approx(
+        {
+            "output_tok_s": 32 / whole_s,
+            "total_tok_s": 432 / whole_s,
+            "req_s": 4 / whole_s,
+            "ttft_ms": 80.0,
+            "tpot_ms": 12.0,
+            "e2e_ms": 164.0,
+        }
+    )
 
 
 def test_a_server_that_does_not_stream_has_no_first_token(catalog: Catalog) -> None:
