@@ -15,6 +15,7 @@ from omnipilot_slurm.script.source import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from omnipilot_slurm.decide.arms import RatedArm
     from omnipilot_slurm.decide.decision import Decision
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _DIGITS: Final = 6
 #: targets that are computed, with bounds of their own, not learned
 _COMPUTED: Final = frozenset({"kv_usage_frac", "cold_start_s"})
+#: targets that follow from the other ones, the load and the arm
+_DERIVED: Final = frozenset({"total_tok_s", "req_s", "e2e_ms", "energy_per_tok_j"})
 _CACHE: Final = ("kv",)
 _PARTS: Final = (
     *("weights", "activation", "cuda_graphs", "non_torch"),
@@ -100,7 +103,10 @@ def _workload(workload: Workload) -> dict[str, object]:
 
 
 def arm_json(rated: RatedArm, *, brief: bool = False) -> dict[str, object]:
-    """Return one arm with its checks (unless `brief`), memory, predictions and utility."""
+    """Return one arm with its checks, memory, predictions and utility.
+
+    `brief` leaves out the checks, and what follows from the predictions that are there.
+    """
     arm, report = rated.arm, rated.report
     return {
         **({} if brief else {"checks": _checks(report)}),
@@ -117,7 +123,7 @@ def arm_json(rated: RatedArm, *, brief: bool = False) -> dict[str, object]:
         "kv_cache_dtype": arm.kv_cache_dtype,
         "starts": str(rated.starts),
         "blocked": None if rated.blocked is None else _reason(rated.blocked),
-        "predictions": None if rated.prediction is None else _predictions(rated.prediction),
+        "predictions": _predictions(rated.prediction, _DERIVED if brief else frozenset()),
         "calibrated": None if rated.prediction is None else rated.prediction.calibrated,
         "usd_per_hour": _finite(rated.usd_per_hour),
         "utility_usd": _finite(rated.utility_usd),
@@ -193,10 +199,16 @@ def _memory(report: LaunchReport, names: Sequence[str]) -> dict[str, object] | N
     return {f"{name}_gib": _interval(getattr(plan, name)) for name in names}
 
 
-def _predictions(prediction: Prediction) -> dict[str, object]:
+def _predictions(
+    prediction: Prediction | None, without: AbstractSet[str]
+) -> dict[str, object] | None:
     """Return the targets; of those of an estimate that is not calibrated no bounds are known."""
+    if prediction is None:
+        return None
     found: dict[str, object] = {}
     for name, interval in prediction.targets.items():
+        if name in without:
+            continue
         bounds = _interval(interval)
         if not prediction.calibrated and name not in _COMPUTED:
             bounds |= {"lo": None, "hi": None}
@@ -207,7 +219,8 @@ def _predictions(prediction: Prediction) -> dict[str, object]:
 
 
 def _interval(interval: Interval) -> dict[str, float | None]:
-    return {name: _finite(getattr(interval, name)) for name in ("lo", "mid", "hi")}
+    lo, mid, hi = _finite(interval.lo), _finite(interval.mid), _finite(interval.hi)
+    return {"lo": lo, "mid": mid, "hi": hi}
 
 
 def _finite(value: float | None) -> float | None:

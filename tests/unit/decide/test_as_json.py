@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from site_for_tests import Rates, ask, script, site, submit
+from site_for_tests import Rates, around, ask, script, site, submit
 
 from omnipilot_slurm.decide.as_json import as_json
 from omnipilot_slurm.decide.decision import Decision, decide
@@ -169,3 +169,24 @@ def test_any_rate_a_model_predicts_is_json(rate: float) -> None:
     wild = replace(site(), predictor=Rates(RATES | {("h100", 1): rate}))
     decision = ask(script("gpu:h100:1", LLAMA_8B), wild, partition="h100")
     json.dumps(as_json(decision), allow_nan=False)
+
+
+def test_brief_record_leaves_out_of_listed_arms_what_follows_from_the_rest() -> None:
+    class Whole(Rates):
+        def _one(self, each: Any, workload: Any) -> Any:
+            found = super()._one(each, workload)
+            return replace(found, targets={**found.targets, "req_s": around(4.0)})
+
+    text = script("gpu:h100:1", "#OMNIPILOT concurrency=32", LLAMA_8B)
+    every = dict.fromkeys(RATES, 1000.0) | {("h200", n): 3000.0 for n in (1, 2, 4, 8)}
+    decision = ask(
+        text, replace(site(), predictor=Whole(every)), partition="h100", time_limit_min=480
+    )
+    brief: Any = as_json(decision, brief=True)
+    whole: Any = as_json(decision)
+    assert "req_s" in brief["asked"]["predictions"]
+    assert "req_s" in brief["chosen"]["predictions"]
+    assert len(brief["arms"]) == len(whole["arms"]) > 4
+    for short, full in zip(brief["arms"], whole["arms"], strict=True):
+        assert set(full["predictions"]) - set(short["predictions"]) == {"req_s"}
+        assert "checks" not in short
