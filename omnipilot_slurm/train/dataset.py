@@ -197,13 +197,17 @@ def prompt_tokens(row: Measurement) -> float:
 
 
 def gpu_facts(row: Measurement, find_gpu: Callable[[str, float], GpuFacts]) -> GpuFacts:
-    """Return the catalog's facts of a row's GPU; of an unknown one, what the row says."""
+    """Return the catalog's facts of a row's GPU; of an unknown one, what the row says.
+
+    The memory is part of an unknown one's id: a card may be called as one of the catalog and be
+    another (an MI250 of 128 GB is two of the catalog's dies).
+    """
     name, number = row.texts["gpu"], row.numbers
     try:
         return find_gpu(name, number["gpu_mem_gb"])
     except CatalogError:
         return GpuFacts(
-            id=name.lower(),
+            id=f"{name}-{number['gpu_mem_gb']:g}gb".lower(),
             name=name,
             vendor="unknown",
             mem_gib=0.99 * number["gpu_mem_gb"],

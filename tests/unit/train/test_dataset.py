@@ -104,9 +104,19 @@ def test_facts_of_a_known_gpu_are_the_catalogs_and_of_an_unknown_one_the_rows(
     known = load(tmp_path, first).rows[0]
     assert (known.gpu, known.vendor, known.bandwidth_gb_s) == ("b300", "nvidia", 8000.0)
     unknown = load(tmp_path, first | {"gpu": "X9000"}).rows[0]
-    assert (unknown.gpu, unknown.vendor) == ("x9000", "unknown")
+    assert (unknown.gpu, unknown.vendor) == ("x9000-270gb", "unknown")
     assert unknown.mem_gib == pytest.approx(0.99 * 270)
     assert unknown.peak_tflops == pytest.approx(8000 * 989 / 3350)
+
+
+def test_a_card_of_another_size_is_not_taken_for_the_catalogs_of_that_name(
+    tmp_path: Path, first: dict[str, str]
+) -> None:
+    card = load(tmp_path, first | {"gpu": "MI250", "gpu_mem_gb": "128"}).rows[0]
+    die = gpu_finder()("mi250", 64)
+    assert card.gpu == "mi250-128gb"
+    assert card.gpu != die.id
+    assert card.mem_gib == pytest.approx(0.99 * 128)
 
 
 def test_gpus_that_share_a_layer_are_those_of_one_replica(
