@@ -144,18 +144,19 @@ def unclear(why: str) -> Script:
 
 
 def summed_up(
-    notes: Notes, submission: Submission, request: GpuRequest, *, names_vllm: bool
+    notes: Notes, submission: Submission, request: GpuRequest, *, names_server: bool
 ) -> Script:
     """Return what a script is, from the notes on all its commands.
 
-    A program that is not seen is taken for a possible server only where the script names vLLM.
+    A program that is not seen is taken for a possible server only where the script names vLLM, or
+    a file that sounds like a server.
     """
     if notes.launches:
         found = _servers(_judged_together(notes, submission, request))
         return Script(kind=Kind.SERVER, is_serving=True, launches=found, why=found[0].why)
     if any(re.search("vllm", text, re.IGNORECASE) for text in notes.errors):
         return unclear("the script cannot be parsed")
-    kind = _strongest(kind for kind in notes.kinds if names_vllm or kind is not Kind.OPAQUE)
+    kind = _strongest(kind for kind in notes.kinds if names_server or kind is not Kind.OPAQUE)
     run = notes.engine_run if kind in (Kind.OFFLINE, Kind.BENCH) else None
     is_serving = None if kind is Kind.OPAQUE else False
     return Script(kind=kind, is_serving=is_serving, engine_run=run, why=_WHY[kind])

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from omnipilot_slurm.script.tres import GpuRequest
 
 _CANDIDATE: Final = re.compile(rb"(?<!\bn)vllm|#\s?OMNIPILOT", re.IGNORECASE)
-_CONFLICT: Final = re.compile(rb"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
-#: a placeholder in the job's own directives, which stand before the first command
-_TEMPLATE: Final = re.compile(
-    rb"(?:[ \t]*(?:#[^\n]*)?\n)*?"
-    rb"#SBATCH\b[^\n]*(?:\{\{|\{%|<%|(?<!\$)\{[A-Za-z_]\w*\})"
+#: a file that is run and named like a server
+_SERVER_FILE: Final = re.compile(
+    rb"^[^#\n]*(?<![a-z])(?:serve|engine|launch)[\w.-]{,40}\.(?:sh|bash|py)\b", re.MULTILINE
 )
+_CONFLICT: Final = re.compile(rb"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
+_TEMPLATE: Final = re.compile(rb"^#SBATCH\b.*(?:\{\{|\{%|<%|(?<!\$)\{[A-Za-z_]\w*\})", re.MULTILINE)
+_COMMAND: Final = re.compile(rb"^[ \t]*[^#\s]", re.MULTILINE)
 #: a question to the first argument
-_ARGUMENT: Final = re.compile(rb"(?:\bcase\s+\S{,8}|\[[^\]\n]*|\btest\b[^;\n]*)\$\{?1\b")
+_ARGUMENT: Final = re.compile(rb"(?:\bcase\s+\S{,8}|\[[^\]\n]{,80}|\btest\b[^;\n]{,80})\$\{?1\b")
 _SHELL_SHEBANG: Final = re.compile(rb"^#!\s*\S*?(?:/|env\s+(?:-\S+\s+)?)(?:ba|da|k|z)?sh\b")
 _PYTHON_SHEBANG: Final = re.compile(rb"^#!.*\bpython[\d.]*\b")
 
@@ -106,8 +107,8 @@ def _read(submission: Submission, request: GpuRequest, scope: Scope) -> Reading:
         reader.read(scope)
     except OverBudgetError:
         return Reading(script=unclear("too large or too deep to be read in time"))
-    names_vllm = _CANDIDATE.search(submission.script) is not None
-    script = summed_up(reader.notes, submission, request, names_vllm=names_vllm)
+    names_it = any(p.search(submission.script) for p in (_CANDIDATE, _SERVER_FILE))
+    script = summed_up(reader.notes, submission, request, names_server=names_it)
     return Reading(script=script, trace=tuple(reader.notes.trace))
 
 
@@ -117,7 +118,7 @@ def _without_reading(script: bytes) -> Script | None:
         return unclear(f"longer than {MAX_BYTES} bytes")
     if _CONFLICT.search(script):
         return unclear("the script holds merge-conflict markers")
-    if _TEMPLATE.match(script):
+    if _is_template(script):
         return unclear("a template that is not filled in")
     if not script.startswith(b"#!") or _SHELL_SHEBANG.match(script):
         return None
@@ -126,6 +127,12 @@ def _without_reading(script: bytes) -> Script | None:
     if _PYTHON_SHEBANG.match(script):
         return _python_script(decode(script))
     return unclear("not a script for bash or sh")
+
+
+def _is_template(script: bytes) -> bool:
+    """Return whether the job's own directives hold placeholders, not those of a job it writes."""
+    found = _TEMPLATE.search(script)
+    return found is not None and _COMMAND.search(script, 0, found.start()) is None
 
 
 def _python_script(source: str) -> Script:

@@ -158,8 +158,20 @@ def test_a_server_that_an_argument_asks_for_is_none_only_with_other_arguments(bo
     expect(read(body, args=("stop",)), {"is_serving": False, "kind": "none"})
 
 
-def test_a_program_that_is_not_seen_is_none_where_nothing_names_vllm() -> None:
-    expect(read("bash run_all.sh\n./x\n$CMD"), {"is_serving": False, "kind": "none"})
+@pytest.mark.parametrize(
+    "body",
+    ["bash run_all.sh\n./x\n$CMD", "srun ./observe.sh", "python observer.py", "# ./serve.sh\n./x"],
+)
+def test_a_program_that_is_not_seen_is_none_where_nothing_names_a_server(body: str) -> None:
+    expect(read(body), {"is_serving": False, "kind": "none"})
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["srun ./bin/start_engine.sh M/x", "bash serve.sh", "python -u launch_server.py --port 1"],
+)
+def test_a_file_that_sounds_like_a_server_is_unclear_without_vllms_name(body: str) -> None:
+    expect(read(body), {"is_serving": None, "kind": "opaque"})
 
 
 @pytest.mark.parametrize("value", ["{{ gpus }}", "{% if a %}", "<%= gpus %>", "a100:{n_gpus}"])
