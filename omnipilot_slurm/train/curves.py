@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnipilot_slurm.predict.model import LEARNED
-from omnipilot_slurm.predict.predictor import Bounds, Predictor
+from omnipilot_slurm.predict.predictor import Predictor
 from omnipilot_slurm.train.fit import fit
 from omnipilot_slurm.train.scoring import COVERAGE, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from omnipilot_slurm.predict.predictor import Bounds
     from omnipilot_slurm.predict.rows import BoolArray, FloatArray, IntArray, TextArray
     from omnipilot_slurm.train.dataset import Dataset
     from omnipilot_slurm.train.ensembles import Settings
@@ -143,40 +144,41 @@ def learning_curve(
     The last point is that of `held`, which was fitted on all of them. The cells of a smaller share
     are among those of a larger one, drawn by the settings' seed.
     """
-    cells = data.groups["cell"]
-    errors: dict[tuple[int, str], list[FloatArray]] = {}
+    errors: dict[tuple[float, str], list[FloatArray]] = {}
     for fold in range(N_CURVE_FOLDS):
         rows = np.flatnonzero(held.folds == fold)
-        others = np.unique(cells[held.folds != fold])
-        drawn = np.random.default_rng(settings.seed).permutation(others)
-        for i, share in enumerate(shares):
-            some = drawn[: max(round(share * len(drawn)), 1)]
-            progress(f"learning curve: fold {fold + 1}, {len(some)} cells")
-            model = fit(data.take(np.flatnonzero(np.isin(cells, some))), settings).model
+        for share, known in _shares(data, held.folds != fold, shares, settings.seed):
+            progress(f"learning curve: fold {fold + 1}, {share:.0%} of the cells")
+            model = fit(data.take(known), settings).model
             found = Predictor(model).predict_table(data.table.take(rows)).targets
             for target in LEARNED:
-                errors.setdefault((i, target), []).append(_errors(data, target, rows, found))
+                error = _errors(data.measured[target][rows], found[target].mid)
+                errors.setdefault((share, target), []).append(error)
         for target in LEARNED:
-            bounds = {target: _taken(held.targets[target], rows)}
-            key = (len(shares), target)
-            errors.setdefault(key, []).append(_errors(data, target, rows, bounds))
+            error = _errors(data.measured[target][rows], held.targets[target].mid[rows])
+            errors.setdefault((1.0, target), []).append(error)
+    joined = {key: np.concatenate(parts) for key, parts in errors.items()}
     return [
         CurvePoint(
-            target=target,
-            share=(*shares, 1.0)[i],
-            mape=float(np.concatenate(parts).mean()),
-            median=float(np.median(np.concatenate(parts))),
+            target=target, share=share, mape=float(each.mean()), median=float(np.median(each))
         )
-        for (i, target), parts in errors.items()
-        if sum(map(len, parts))
+        for (share, target), each in joined.items()
+        if len(each)
     ]
 
 
-def _taken(bounds: Bounds, rows: IntArray) -> Bounds:
-    return Bounds(bounds.lo[rows], bounds.mid[rows], bounds.hi[rows])
+def _shares(
+    data: Dataset, outside: BoolArray, shares: Sequence[float], seed: int
+) -> Iterator[tuple[float, IntArray]]:
+    """Yield each share of the cells outside the fold and the positions of their rows."""
+    cells = data.groups["cell"]
+    drawn = np.random.default_rng(seed).permutation(np.unique(cells[outside]))
+    for share in shares:
+        some = drawn[: max(round(share * len(drawn)), 1)]
+        yield share, np.flatnonzero(np.isin(cells, some))
 
 
-def _errors(data: Dataset, target: str, rows: IntArray, found: Mapping[str, Bounds]) -> FloatArray:
+def _errors(measured: FloatArray, predicted: FloatArray) -> FloatArray:
     """Return the errors in percent of rows that are measured and answered."""
-    error: FloatArray = 100 * np.abs(found[target].mid / data.measured[target][rows] - 1)
+    error: FloatArray = 100 * np.abs(predicted / measured - 1)
     return error[np.isfinite(error)]
