@@ -104,12 +104,7 @@ def sacct(  # noqa: PLR0917 (one parameter for each option)
     total, recognised = Tally(), Recognised()
     with opened_for_writing(path) as connection:
         for dump in dumps:
-            of_dump = replace(
-                keeping,
-                oldest=max(oldest, since_s or oldest),
-                seen_at=min(now, dump.stat().st_mtime),
-            )
-            total.add(ingest_file(connection, dump, of_dump), str(dump))
+            total.add(_of_dump(connection, dump, keeping, since_s), str(dump))
         if not dumps:
             start = first_time(connection, since_s, keeping)
             tally = ingest_live(connection, start, keeping, n_latest=n_scripts)
@@ -130,6 +125,18 @@ def sacct(  # noqa: PLR0917 (one parameter for each option)
             err=True,
         )
     return _complained(total)
+
+
+def _of_dump(
+    connection: sqlite3.Connection, dump: Path, keeping: Keeping, since_s: float | None
+) -> Tally:
+    of_dump = replace(
+        keeping,
+        oldest=keeping.oldest if since_s is None else max(keeping.oldest, since_s),
+        # what ran when it was written has run until then, as far as it tells
+        seen_at=min(keeping.at, dump.stat().st_mtime),
+    )
+    return ingest_file(connection, dump, of_dump, in_part=since_s is not None)
 
 
 def _recognised(

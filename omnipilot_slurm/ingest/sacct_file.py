@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 _BLOCK: Final = 1 << 20
 
 
-def ingest_file(connection: sqlite3.Connection, path: Path, keeping: Keeping) -> Tally:
+def ingest_file(
+    connection: sqlite3.Connection, path: Path, keeping: Keeping, *, in_part: bool = False
+) -> Tally:
     """Write the jobs of a dump that are not there yet.
 
+    A dump of which some jobs are passed over, `in_part`, is read from its beginning the next time.
     Raises: DataError when it cannot be read, sqlite3.Error when the database refuses.
     """
     source = f"file:{path.resolve()}"
@@ -40,6 +43,8 @@ def ingest_file(connection: sqlite3.Connection, path: Path, keeping: Keeping) ->
             reader = Document() if stream.read(1) == b"{" else Table()
 
             def reached() -> tuple[str, Progress]:
+                if in_part:
+                    return source, Progress(at=keeping.at)
                 prefix.grow(reader.n_bytes)
                 hashed = prefix.sha256.hexdigest()
                 now = Progress(at=keeping.at, n_bytes=prefix.n_bytes, prefix_sha256=hashed)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from omnipilot_slurm.errors import SlurmError, StoreError
@@ -87,11 +88,15 @@ def ingest_live(
             accounted(start, end, fields),
             keeping,
             tally,
-            lambda: (SOURCE, reached),  # noqa: B023
+            partial(_of_sacct, reached),
         )
         set_progress(connection, SOURCE, stays or Progress(at=keeping.at, read_to=end))
         start = end
     return tally
+
+
+def _of_sacct(reached: Progress) -> tuple[str, Progress]:
+    return SOURCE, reached
 
 
 def accounted(

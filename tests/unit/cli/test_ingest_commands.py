@@ -114,6 +114,8 @@ def test_jobs_older_than_the_store_keeps_are_counted_only(
     assert sacct(store, "--file", str(DUMPS / "sacct.txt"), "--since", "2100-01-01", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["jobs"], told["too_old"] > 0, rows(store, "SELECT 1 FROM jobs")) == (0, True, [])
+    assert sacct(store, "--file", str(DUMPS / "sacct.txt"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["jobs"] == told["too_old"]
 
 
 def test_a_file_that_is_no_dump_is_refused(
