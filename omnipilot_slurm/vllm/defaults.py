@@ -139,7 +139,8 @@ class _Era(NamedTuple):
 
     `large` says which GPUs get the large values: named h100 or h200 ("name"), from 70 GiB on
     ("memory"), the same without the A100 ("not_a100"), or that and more from 160 GiB on ("huge");
-    `many_seqs` that all of them get the many sequences.
+    `many_seqs` that all of them get the many sequences, `mla_chunks` that V0 chunks the long
+    context of latent attention as any other's.
     """
 
     versions: int
@@ -147,6 +148,7 @@ class _Era(NamedTuple):
     v0: bool = False
     v1: bool = True
     v0_chunk: int = 2048
+    mla_chunks: bool = False
     many_seqs: bool = False
     seqs_follow_tokens: bool = False
     unchunked_is_length: bool = False
@@ -158,8 +160,9 @@ def _versions(first: str, end: str | None = None) -> int:
 
 
 _ERAS = (
-    _Era(versions=_versions("0.5.5", "0.6.5"), v0=True, v1=False, v0_chunk=512),
-    _Era(versions=_versions("0.6.5", "0.8.0"), v0=True, v1=False),
+    _Era(versions=_versions("0.5.5", "0.6.5"), v0=True, v1=False, v0_chunk=512, mla_chunks=True),
+    _Era(versions=_versions("0.6.5", "0.7.1"), v0=True, v1=False, mla_chunks=True),
+    _Era(versions=_versions("0.7.1", "0.8.0"), v0=True, v1=False),
     _Era(versions=_versions("0.8.0", "0.8.4"), v0=True, large="name", many_seqs=True),
     _Era(versions=_versions("0.8.4", "0.8.5"), v0=True, large="name"),
     _Era(versions=_versions("0.8.5", "0.9.0"), v0=True, large="memory"),
@@ -250,7 +253,7 @@ def _settled_v0(era: _Era, args: EngineArgs, model: ModelFacts, length: int) -> 
             length > _LONG_CONTEXT
             and model.kind == "text"
             and model.sliding_window is None
-            and model.mla is None
+            and (model.mla is None or era.mla_chunks)
             and not (args.speculative or args.lora or args.pooling)
         )
     tokens = args.max_num_batched_tokens

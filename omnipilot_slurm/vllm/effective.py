@@ -14,7 +14,7 @@ from omnipilot_slurm.vllm import defaults
 from omnipilot_slurm.vllm.encoder import Batch, encoding
 from omnipilot_slurm.vllm.eras import in_question, possible_eras
 from omnipilot_slurm.vllm.grammar import before, candidates, since
-from omnipilot_slurm.vllm.kv import KvShape, kv_shape
+from omnipilot_slurm.vllm.kv import CACHE_BYTES, KvShape, kv_shape, whole_heads
 from omnipilot_slurm.vllm.overhead import Step, Widths, widths
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ _V0_VIDEO_TOKENS = 32768
 #: versions that take a long-rope model's original context where none is asked
 _SHORTER_DEFAULT = since("0.11.1")
 _SOME_LENGTH = 4096
+#: versions that cache whole heads of latent attention, padded to 256, then to 192
+_NO_LATENT = before("0.7.1")
+_PADDED = before("0.7.0")
 
 
 class Engine(NamedTuple):
@@ -42,7 +45,8 @@ class Engine(NamedTuple):
 
     `kv_factor` multiplies what a request needs (a version that checks each stage of a pipeline
     for the whole model), `graphs_in_budget` says that the estimate of CUDA graphs comes off the
-    cache rather than out of the share outside the budget.
+    cache rather than out of the share outside the budget, `whole_head_dim` is that of the heads
+    which a version caches in place of latent attention's latent (0: the latent).
     """
 
     era: str
@@ -55,14 +59,19 @@ class Engine(NamedTuple):
     hybrid: bool
     graphs: bool
     graphs_in_budget: bool
+    whole_head_dim: int = 0
 
 
 class Split(NamedTuple):
-    """What TP and PP leave on one GPU of `n_gpus`: the widths of its tensors and of its cache."""
+    """What TP and PP leave on one GPU of `n_gpus`: the widths of its tensors and of its cache.
+
+    `whole_heads` is what a token takes for each unit of head_dim where heads are cached whole.
+    """
 
     n_gpus: int
     wide: Widths
     cache: KvShape
+    whole_heads: float = 0.0
 
 
 def dtype_bytes(engine: EngineArgs) -> float:
@@ -100,6 +109,12 @@ def split(model: ModelFacts, engine: EngineArgs) -> Split:
             kv_cache_dtype=engine.kv_cache_dtype,
             dtype_bytes=dtype_bytes(engine),
             context_parallel=engine.decode_context_parallel * engine.prefill_context_parallel,
+        ),
+        whole_heads=whole_heads(
+            model,
+            tensor_parallel=engine.tensor_parallel,
+            pipeline_parallel=engine.pipeline_parallel,
+            element=CACHE_BYTES.get(engine.kv_cache_dtype, dtype_bytes(engine)),
         ),
     )
 
@@ -157,7 +172,15 @@ def _of_version(
             hybrid=bool(bits & _HYBRID) and engine.hybrid_kv_cache is not False,
             graphs=not engine.enforce_eager,
             graphs_in_budget=defaults.graphs_in_budget(version).newest,
+            whole_head_dim=_whole_head_dim(alike) if model.mla is not None else 0,
         )
+
+
+def _whole_head_dim(versions: int) -> int:
+    """Return the head_dim that all of some versions cache of latent attention's whole heads."""
+    if versions & ~_NO_LATENT:
+        return 0
+    return 192 if versions & ~_PADDED else 256
 
 
 def _step(

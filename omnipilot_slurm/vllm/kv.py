@@ -72,6 +72,17 @@ def kv_shape(
     )
 
 
+def whole_heads(
+    model: ModelFacts, *, tensor_parallel: int, pipeline_parallel: int, element: float
+) -> float:
+    """Return the bytes a token takes for each unit of head_dim where no latent is cached.
+
+    Old versions cache keys and values of all heads of a model with latent attention.
+    """
+    n_layers = ceil(model.layers / pipeline_parallel)
+    return 2 * (model.heads / tensor_parallel) * element * n_layers
+
+
 def _bytes_per_token(
     model: ModelFacts, tensor_parallel: int, kv_cache_dtype: str, dtype_bytes: float
 ) -> tuple[float, float]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from omnipilot_slurm.facts import GpuFacts
     from omnipilot_slurm.vllm.effective import Engine, Split
+    from omnipilot_slurm.vllm.kv import KvShape
     from omnipilot_slurm.vllm.overhead import EraNumbers, Overhead, Triple
 
 #: drivers differ in the total they report by up to 0.2 GiB; a size that no report backs, by 2 %
@@ -68,7 +69,7 @@ def left_for_cache(
 def _request_gib(engine: Engine, split: Split, length: int) -> float:
     """Return what one request of `length` tokens takes in the cache of the fullest GPU."""
     need = request_bytes(
-        split.cache,
+        _cached(engine, split),
         length,
         block_size=engine.block_size,
         n_batched_tokens=engine.step.usual.tokens,
@@ -77,11 +78,18 @@ def _request_gib(engine: Engine, split: Split, length: int) -> float:
     return need * engine.kv_factor / GIB
 
 
+def _cached(engine: Engine, split: Split) -> KvShape:
+    """Return what the version caches: latents, or whole heads where it knows none."""
+    if not engine.whole_head_dim:
+        return split.cache
+    return split.cache._replace(full=split.whole_heads * engine.whole_head_dim)
+
+
 def longest_that_fits(left: Left, limit: int) -> int:
     """Return the longest context that fits what is left for the cache in the worst case."""
     engine = left.engine
     return longest_request(
-        left.split.cache,
+        _cached(engine, left.split),
         left.kv[0] * GIB / engine.kv_factor,
         limit,
         block_size=engine.block_size,

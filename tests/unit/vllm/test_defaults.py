@@ -130,6 +130,9 @@ def test_v0_chunks_long_contexts_and_then_takes_few_tokens() -> None:
     assert batch("0.6.0", H100, 65536) == ((512,), (256,))
     assert batch("0.7.3", H100, 65536) == ((2048,), (256,))
     assert batch("0.7.3", H100, 65536, lora=True) == ((65536,), (256,))
+    latent = replace(MODEL, mla=MLA)
+    assert batch("0.7.0", H100, 65536, model=latent) == ((2048,), (256,))
+    assert batch("0.7.3", H100, 65536, model=latent) == ((65536,), (256,))
     assert batch("0.7.3", H100, 65536, model=replace(MODEL, sliding_window=4096)) == (
         (65536,),
         (256,),

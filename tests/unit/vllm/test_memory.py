@@ -165,3 +165,14 @@ def test_the_measured_cache_of_every_public_figure_is_inside_its_interval(figure
     gpu = replace(H100, mem_gib=figure.total_gib, link_gb_s=link)
     plan = memory_of(CATALOG.model(figure.model).facts, gpu, engine, COEFFICIENTS).plan
     assert plan.kv.lo <= figure.kv_gib <= plan.kv.hi
+
+
+@pytest.mark.parametrize(
+    ("version", "bytes_a_token"),
+    [("0.6.3.post1", 27 * 8 * 256 * 2 * 2), ("0.7.0", 27 * 8 * 192 * 2 * 2), ("0.7.2", 27 * 1152)],
+)
+def test_old_versions_cache_whole_heads_of_latent_attention(version, bytes_a_token):
+    model = CATALOG.model("deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct").facts
+    engine = EngineArgs(tensor_parallel=2, max_model_len=16384, vllm_version=version)
+    plan = memory_of(model, CATALOG.gpu("L40"), engine, COEFFICIENTS).plan
+    assert plan.kv_need.mid == pytest.approx(16384 * bytes_a_token / 2**30)
