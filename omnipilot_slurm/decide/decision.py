@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omnipilot_slurm.decide import arms, explain, policy, valuing
-from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
+from omnipilot_slurm.decide.arms import Question, RatedArm
+from omnipilot_slurm.decide.engines import Engines
 from omnipilot_slurm.decide.finding import Finding
 from omnipilot_slurm.decide.predicting import predicted
 from omnipilot_slurm.decide.site import KnownModel, UnknownModel

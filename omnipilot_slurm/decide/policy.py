@@ -156,16 +156,18 @@ def _starting(question: Question, asked: RatedArm, expired: Expired) -> Finding:
         held = asked.arm.n_gpus
         text = f"without --tensor-parallel-size the server uses {_world(asked)} of {held} GPUs"
         return moved(question, asked, filled, Reason(code="tp_absent", text=text), expired)
-    if question.directives.auto:
-        better = choosing.choose(question, asked, expired)
-        if better is not None and better.verdict is not Verdict.ABSTAIN:
-            return better
+    auto = question.directives.auto
+    better = choosing.choose(question, asked, expired) if auto else None
+    if better is not None and better.verdict is not Verdict.ABSTAIN:
+        return better
     idle = asked.arm.n_gpus - _world(asked)
     if idle > 0:
         return _idle(question, asked, idle)
     if asked.starts is Starts.UNSURE:
         return Finding(verdict=Verdict.ADVISE, reason=_doubt(asked), asked=asked)
-    return choosing.choose(question, asked, expired) or _as_asked(asked)
+    if not auto:
+        better = choosing.choose(question, asked, expired)
+    return better or _as_asked(asked)
 
 
 def _idle(question: Question, asked: RatedArm, idle: int) -> Finding:

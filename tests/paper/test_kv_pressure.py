@@ -17,7 +17,8 @@ import pytest
 from site_for_tests import around, script, site, submit
 
 from omnipilot_slurm.decide import arms, predicting
-from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
+from omnipilot_slurm.decide.arms import Question, RatedArm
+from omnipilot_slurm.decide.engines import Engines
 from omnipilot_slurm.decide.site import KnownModel
 from omnipilot_slurm.decide.utility import Run, utility_terms
 from omnipilot_slurm.predict import roofline

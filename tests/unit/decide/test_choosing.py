@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from site_for_tests import Rates, ask, priced, script, site
 
 from omnipilot_slurm.decide import arms, choosing, valuing
-from omnipilot_slurm.decide.arms import Engines, Question, RatedArm
+from omnipilot_slurm.decide.arms import Question, RatedArm
 from omnipilot_slurm.decide.choosing import winner
+from omnipilot_slurm.decide.engines import Engines
 from omnipilot_slurm.decide.site import KnownModel, Site
 from omnipilot_slurm.decide.usage import UsualLoad, UsualLoads
 from omnipilot_slurm.decide.utility import UtilityTerms
