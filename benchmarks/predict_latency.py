@@ -4,10 +4,11 @@
 
 The trees of the shipped sizes are grown on the rows given (by default those that come with the
 tests; with all public rows the trees are as large as the shipped ones) and put in place of the
-shipped model's, packed in one, as scikit-learn has them in the other. Both predict the same 40 arms
-of Llama-3.1-70B, a new workload each time, so that nothing is remembered; their answers must agree
-to 1e-9. Then the same workload again, which is. Processor time is shown beside wall
-time, since other work on the machine adds to the latter.
+shipped model's: packed in one, in the other as scikit-learn has them, and the kernel as its
+RationalQuadratic. Both predict the same 40 arms of Llama-3.1-70B in one thread, a new workload each
+time, so that nothing is remembered; the trees must agree to 1e-9. Then the same workload again,
+which is. Processor time is shown beside wall time, since other work on the machine adds to the
+latter; the ratio is that of processor times.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.gaussian_process.kernels import RationalQuadratic
+from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -29,6 +32,7 @@ from omnipilot_slurm.catalog.lookup import Catalog  # noqa: E402 (found by the l
 from omnipilot_slurm.predict import artifact  # noqa: E402 (as above)
 from omnipilot_slurm.predict.blend import centre  # noqa: E402 (as above)
 from omnipilot_slurm.predict.features import features  # noqa: E402 (as above)
+from omnipilot_slurm.predict.kernel import Smoothed  # noqa: E402 (as above)
 from omnipilot_slurm.predict.live import (  # noqa: E402 (as above)
     ArmPredictor,
     ArmSetup,
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from omnipilot_slurm.facts import ModelFacts
+    from omnipilot_slurm.predict.kernel import Kernel
     from omnipilot_slurm.predict.model import CostModel
     from omnipilot_slurm.predict.rows import FeatureRow, FloatArray
     from omnipilot_slurm.train.dataset import Dataset
@@ -55,7 +60,8 @@ ROWS = ROOT / "tests" / "fixtures" / "serving" / "rows.csv"
 MODEL = "meta-llama/Llama-3.1-70B"
 GPUS = ("a100-40g", "h100", "h200", "b200", "gh200")
 DEGREES, PRECISIONS = (1, 2, 4, 8), ("bf16", "fp8")
-P50_BAR_MS, REPEATED_BAR_MS, TIMES_BAR, AGREE = 5.0, 0.3, 4.0, 1e-9
+P50_BAR_MS, REPEATED_BAR_MS, TIMES_BAR = 5.0, 0.3, 4.0
+AGREE, ROUGHLY = 1e-9, 1e-3
 
 
 @dataclass
@@ -69,6 +75,24 @@ class Fitted:
         nothing = np.zeros(len(matrix))
         found = [nothing if each is None else each.predict(matrix) for each in self.models]
         return np.column_stack(found)
+
+
+class FittedKernel:
+    """The kernel as scikit-learn has it, in 64 bit."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.anchors = -kernel.anchors[: len(kernel.used)].T.astype(np.float64)
+        self.has_target = (kernel.duals != 0).astype(np.float64)
+        self.likeness = RationalQuadratic(length_scale=1.0, alpha=1.0)
+
+    def smooth(self, matrix: FloatArray) -> Smoothed:
+        """Return values and densities of rows of the feature matrix."""
+        kernel = self.kernel
+        alike = self.likeness(
+            (matrix[:, kernel.used] - kernel.origin) * kernel.scales, self.anchors
+        )
+        return Smoothed(kernel.means + alike @ kernel.duals, alike**4 @ self.has_target)
 
 
 def grown(model: CostModel, data: Dataset) -> tuple[CostModel, CostModel]:
@@ -86,7 +110,8 @@ def grown(model: CostModel, data: Dataset) -> tuple[CostModel, CostModel]:
     flat = [each for levels in bands for each in (levels or [None] * 3)]
     packed_bands = pack([NOTHING if each is None else boosted(each) for each in flat])
     ours = replace(model, forest=packed, bands=packed_bands)
-    return ours, replace(model, forest=Fitted(forests), bands=Fitted(flat))
+    theirs = {"kernel": FittedKernel(model.kernel), "forest": Fitted(forests)}
+    return ours, replace(model, bands=Fitted(flat), **theirs)
 
 
 def arms(catalog: Catalog) -> list[ArmSetup]:
@@ -129,11 +154,23 @@ def timed(call: Callable[[Workload], object], loads: Sequence[Workload]) -> tupl
     return statistics.median(walls), statistics.median(processors)
 
 
+def models_alone(model: CostModel, matrix: FloatArray, beside: FloatArray) -> tuple[object, ...]:
+    """Predict with the models and nothing around them."""
+    smoothed = model.kernel.smooth(matrix)
+    return smoothed, model.forest.predict(matrix), model.bands.predict(beside)
+
+
 def agree(ours: CostModel, theirs: CostModel, matrix: FloatArray, beside: FloatArray) -> float:
     """Return the largest difference of the trees' answers on feature rows."""
     forests = ours.forest.predict(matrix) - theirs.forest.predict(matrix)
     bands = ours.bands.predict(beside) - theirs.bands.predict(beside)
     return float(max(np.abs(forests).max(), np.abs(bands).max()))
+
+
+def agree_roughly(ours: CostModel, theirs: CostModel, matrix: FloatArray) -> float:
+    """Return the largest difference of the kernels' values, which are of 32 bit in one."""
+    values = ours.kernel.smooth(matrix).values - theirs.kernel.smooth(matrix).values
+    return float(np.abs(values).max())
 
 
 def report(
@@ -153,26 +190,25 @@ def report(
     remembered.predict(model, setups, loads[0])
     calls: dict[str, Callable[[Workload], object]] = {
         "whole prediction": lambda load: predict_arms(quick, model, setups, load),
-        "  with scikit-learn's trees": lambda load: predict_arms(slow, model, setups, load),
-        "scikit-learn's predict alone": lambda _: (
-            theirs.forest.predict(matrix), theirs.bands.predict(beside),
-        ),
-        "packed trees alone": lambda _: (ours.forest.predict(matrix), ours.bands.predict(beside)),
+        "  with scikit-learn's models": lambda load: predict_arms(slow, model, setups, load),
+        "scikit-learn's models alone": lambda _: models_alone(theirs, matrix, beside),
+        "our models alone": lambda _: models_alone(ours, matrix, beside),
         "a repeated workload": lambda _: remembered.predict(model, setups, loads[0]),
     }  # fmt: skip
     times = {name: timed(call, loads) for name, call in calls.items()}
     for name, (wall, processor) in times.items():
         print(f"{name:30s} p50 {wall:7.3f} ms, processor time {processor:7.3f} ms")
-    ratio = times["scikit-learn's predict alone"][1] / times["whole prediction"][1]
-    print(f"whole prediction against scikit-learn's predict: {ratio:.1f} x faster (processor time)")
+    ratio = times["scikit-learn's models alone"][1] / times["whole prediction"][1]
+    print(f"a whole prediction is {ratio:.1f} x faster than scikit-learn's models alone")
     bars = {
         f"p50 of a whole prediction <= {P50_BAR_MS:g} ms": times["whole prediction"][0]
         <= P50_BAR_MS,
         f"a repeated workload <= {REPEATED_BAR_MS:g} ms": (
             times["a repeated workload"][0] <= REPEATED_BAR_MS
         ),
-        f"{TIMES_BAR:g} x faster than scikit-learn's predict": ratio >= TIMES_BAR,
+        f"{TIMES_BAR:g} x faster than scikit-learn's models": ratio >= TIMES_BAR,
         f"trees agree to {AGREE:g}": agree(ours, theirs, matrix, beside) <= AGREE,
+        f"kernels agree to {ROUGHLY:g}": agree_roughly(ours, theirs, matrix) <= ROUGHLY,
     }
     return [bar for bar, is_met in bars.items() if not is_met]
 
@@ -187,7 +223,8 @@ def main() -> int:
     ours, theirs = grown(shipped, load_dataset([options.data], lambda _: None))
     catalog = Catalog.load(site=None)
     question = catalog.model(MODEL).facts, arms(catalog)
-    missed = report(ours, theirs, question, options.rounds)
+    with threadpool_limits(1):
+        missed = report(ours, theirs, question, options.rounds)
     for bar in missed:
         print(f"missed: {bar}")
     return 1 if missed else 0

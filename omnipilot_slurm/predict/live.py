@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from omnipilot_slurm.predict.rows import CLOSED_LOOP, live_row
+from omnipilot_slurm.predict.rows import CLOSED_LOOP, live_table
 from omnipilot_slurm.predict.support import OUT
 from omnipilot_slurm.records import Interval, Prediction
 
@@ -90,21 +90,8 @@ def predict_arms(
     """Return the prediction of every arm, without remembering."""
     if not arms:
         return ()
-    rows = [
-        live_row(
-            model,
-            each.gpu,
-            each.arm,
-            workload,
-            max_num_seqs=each.max_num_seqs,
-            max_num_batched_tokens=each.max_num_batched_tokens,
-            mem_util=each.mem_util,
-            engine_version=engine_version,
-            load_mode=load_mode,
-        )
-        for each in arms
-    ]
-    return as_records(predictor.predict(rows))
+    rows = live_table(model, arms, workload, engine_version=engine_version, load_mode=load_mode)
+    return as_records(predictor.predict_table(rows))
 
 
 def as_records(found: Predictions) -> tuple[Prediction, ...]:

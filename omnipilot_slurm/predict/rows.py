@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omnipilot_slurm.facts import GpuFacts, ModelFacts
+    from omnipilot_slurm.predict.live import ArmSetup
     from omnipilot_slurm.records import Arm, Workload
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,6 +105,9 @@ class FeatureRow:
 LABELS = ("family", "gpu", "vendor", "precision", "kv_precision", "load_mode", "engine_version")
 NUMBERS = tuple(name for name in FeatureRow.__slots__ if name not in LABELS)
 
+#: what an ArmSetup says after arm and GPU
+_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "mem_util")
+
 _labels_of = attrgetter(*LABELS)
 _numbers_of = attrgetter(*NUMBERS)
 
@@ -165,46 +169,89 @@ def live_row(
     load_mode: str = CLOSED_LOOP,
 ) -> FeatureRow:
     """Return the row of one arm of a decision; vLLM's limits are the effective values."""
-    precision = weight_format(arm.precision)
-    experts = model.experts
     return FeatureRow(
-        family=model.family,
-        gpu=gpu.id,
-        vendor=gpu.vendor.lower(),
-        precision=precision,
-        kv_precision=kv_format(arm.kv_cache_dtype),
-        load_mode=load_mode,
-        engine_version=engine_version or "",
-        params_b=model.params / 1e9,
-        active_params_b=model.active_params / 1e9,
-        layers=model.layers,
-        hidden=model.hidden,
-        heads=model.heads,
-        kv_heads=model.kv_heads,
-        head_dim=model.head_dim,
-        vocab=model.vocab,
-        kv_elems=kv_elements(model),
-        n_experts=experts.n_experts if experts else 1,
-        n_active_experts=experts.n_active if experts else 1,
-        latent_kv=float(model.mla is not None),
-        mem_gib=gpu.mem_gib,
-        bandwidth_gb_s=gpu.bandwidth_gb_s,
-        link_gb_s=gpu.link_gb_s,
-        tdp_w=gpu.tdp_w,
-        peak_tflops=peak_tflops(gpu.peak_tflops, precision),
-        n_gpus=arm.tensor_parallel * arm.pipeline_parallel * arm.data_parallel,
-        tensor_parallel=arm.tensor_parallel,
-        pipeline_parallel=arm.pipeline_parallel,
-        data_parallel=arm.data_parallel,
-        expert_parallel=float(arm.expert_parallel),
-        isl=workload.isl,
-        osl=workload.osl,
-        concurrency=workload.concurrency,
-        vision=0.0,
+        **_of_model(model),
+        **_of_load(workload, engine_version, load_mode),
+        **_of_place(gpu, arm),
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         mem_util=mem_util,
     )
+
+
+def live_table(
+    model: ModelFacts,
+    arms: Sequence[ArmSetup],
+    workload: Workload,
+    *,
+    engine_version: str | None = None,
+    load_mode: str = CLOSED_LOOP,
+) -> Table:
+    """Return the rows of all arms of a decision (`live_row`), what they share written once."""
+    shared = _of_model(model) | _of_load(workload, engine_version, load_mode)
+    own = [
+        _of_place(each.gpu, each.arm) | dict(zip(_LIMITS, each[2:], strict=True)) for each in arms
+    ]
+
+    values = {
+        name: [shared[name]] * len(own) if name in shared else [each[name] for each in own]
+        for name in (*NUMBERS, *LABELS)
+    }
+    numbers = np.array([values[name] for name in NUMBERS], dtype=np.float64)
+    return Table(
+        numbers=dict(zip(NUMBERS, numbers, strict=True)),
+        labels={name: np.array(values[name], dtype=np.str_) for name in LABELS},
+    )
+
+
+def _of_model(model: ModelFacts) -> dict[str, Any]:
+    experts = model.experts
+    return {
+        "family": model.family,
+        "params_b": model.params / 1e9,
+        "active_params_b": model.active_params / 1e9,
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "head_dim": model.head_dim,
+        "vocab": model.vocab,
+        "kv_elems": kv_elements(model),
+        "n_experts": experts.n_experts if experts else 1,
+        "n_active_experts": experts.n_active if experts else 1,
+        "latent_kv": float(model.mla is not None),
+    }
+
+
+def _of_load(workload: Workload, engine_version: str | None, load_mode: str) -> dict[str, Any]:
+    return {
+        "load_mode": load_mode,
+        "engine_version": engine_version or "",
+        "isl": workload.isl,
+        "osl": workload.osl,
+        "concurrency": workload.concurrency,
+        "vision": 0.0,
+    }
+
+
+def _of_place(gpu: GpuFacts, arm: Arm) -> dict[str, Any]:
+    precision = weight_format(arm.precision)
+    return {
+        "gpu": gpu.id,
+        "vendor": gpu.vendor.lower(),
+        "precision": precision,
+        "kv_precision": kv_format(arm.kv_cache_dtype),
+        "mem_gib": gpu.mem_gib,
+        "bandwidth_gb_s": gpu.bandwidth_gb_s,
+        "link_gb_s": gpu.link_gb_s,
+        "tdp_w": gpu.tdp_w,
+        "peak_tflops": peak_tflops(gpu.peak_tflops, precision),
+        "n_gpus": arm.tensor_parallel * arm.pipeline_parallel * arm.data_parallel,
+        "tensor_parallel": arm.tensor_parallel,
+        "pipeline_parallel": arm.pipeline_parallel,
+        "data_parallel": arm.data_parallel,
+        "expert_parallel": float(arm.expert_parallel),
+    }
 
 
 def kv_format(kv_cache_dtype: str) -> str:

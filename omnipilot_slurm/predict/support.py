@@ -294,7 +294,8 @@ def _is_inside(facts: Mapping[str, float], hull: Mapping[str, tuple[float, float
 def _finding(axis: str, value: float, measured: Sequence[float], where: str) -> Iterator[Finding]:
     """Yield what is wrong with a number (log2): nothing where measured values are close."""
     at = bisect_left(measured, value)
-    near = min(measured[max(at - 1, 0) : at + 1], key=lambda other: abs(other - value))
+    below, above = measured[max(at - 1, 0)], measured[min(at, len(measured) - 1)]
+    near = below if value - below <= above - value else above
     distance = abs(value - near)
     inside = GAP_OCTAVES if measured[0] <= value <= measured[-1] else IN_OCTAVES
     if distance > inside:

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from omnipilot_slurm.catalog.lookup import Catalog
 from omnipilot_slurm.predict.blend import centre
 from omnipilot_slurm.predict.features import NUMERIC, ONE_HOT, Columns, engine_minor, features
+from omnipilot_slurm.predict.live import ArmSetup
 from omnipilot_slurm.predict.roofline import SHIPPED
 from omnipilot_slurm.predict.rows import (
     NUMBERS,
     kv_elements,
     kv_format,
     live_row,
+    live_table,
     peak_tflops,
     table,
     weight_bits,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.predict.rows import FeatureRow
     from omnipilot_slurm.train.dataset import Dataset
 
+CATALOG = Catalog.load(site=None)
 COLUMNS = Columns({"family": ("llama3", "qwen2"), "gpu": ("h100",), "precision": ("bf16", "fp8")})
 
 
@@ -102,7 +105,7 @@ def test_a_version_is_its_minor_number_and_whether_it_is_known(
 
 
 def test_a_live_arm_and_a_measured_row_with_equal_facts_have_equal_features() -> None:
-    catalog = Catalog.load(site=None)
+    catalog = CATALOG
     model, gpu = catalog.model("meta-llama/Llama-3.1-8B-Instruct").facts, catalog.gpu("h100")
     arm = Arm(partition="p", gpu="h100", gres_type="h100", n_gpus=1, precision="fp16")
     load = Workload(isl=1024, osl=256, concurrency=16)
@@ -121,8 +124,48 @@ def test_a_live_arm_and_a_measured_row_with_equal_facts_have_equal_features() ->
     assert live == measured
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["h100", "b200", "mi300x", "a100-40g"]),
+            st.sampled_from([1, 2, 8]),
+            st.sampled_from(["bf16", "fp8", "fp16", "awq"]),
+            st.integers(1, 512),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(["meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"]),
+)
+def test_rows_of_all_arms_at_once_are_those_of_each_arm(
+    arms: list[tuple[str, int, str, int]], name: str
+) -> None:
+    catalog, load = CATALOG, Workload(isl=1000, osl=200, concurrency=8)
+    model = catalog.model(name).facts
+    setups = [
+        ArmSetup(
+            Arm(partition="p", gpu=gpu, gres_type=gpu, n_gpus=degree, tensor_parallel=degree,
+                precision=precision),
+            catalog.gpu(gpu), seqs, 2048, 0.9,
+        )
+        for gpu, degree, precision, seqs in arms
+    ]  # fmt: skip
+    together = live_table(model, setups, load, engine_version="0.9.1")
+    each = table([
+        live_row(
+            model, setup.gpu, setup.arm, load, max_num_seqs=setup.max_num_seqs,
+            max_num_batched_tokens=2048, engine_version="0.9.1",
+        )
+        for setup in setups
+    ])  # fmt: skip
+    for number in NUMBERS:
+        np.testing.assert_array_equal(together.numbers[number], each.numbers[number])
+    for label, values in each.labels.items():
+        assert together.labels[label].tolist() == values.tolist()
+
+
 def test_a_latent_cache_counts_its_vector_and_a_state_layer_nothing() -> None:
-    catalog = Catalog.load(site=None)
+    catalog = CATALOG
     deepseek = catalog.model("deepseek-ai/DeepSeek-V3").facts
     assert kv_elements(deepseek) == deepseek.layers * (512 + 64)
     llama = catalog.model("meta-llama/Llama-3.1-8B-Instruct").facts
