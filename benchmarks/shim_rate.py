@@ -134,11 +134,12 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A ratio of two arms and the number it is held against."""
+    """A ratio of two arms and the number it is held against: its median, or its interval's end."""
 
     arm: str
     baseline: str
     at_least: float
+    by_interval: bool = False
 
 
 ARMS = {
@@ -154,7 +155,7 @@ ARMS = {
     "new, omnipilotd": Arm(plugin=None, script=VLLM_SCRIPT, pilot=Pilot(), is_new=True),
 }
 CLAIMS = (
-    Claim(arm="other, shim", baseline="other, trivial", at_least=0.97),
+    Claim(arm="other, shim", baseline="other, trivial", at_least=0.97, by_interval=True),
     Claim(arm="other, trivial", baseline="other, no plugin", at_least=0.0),
     Claim(arm="vllm, dead", baseline="vllm, no plugin", at_least=0.95),
     Claim(arm="vllm, hung", baseline="vllm, no plugin", at_least=0.9),
@@ -320,11 +321,12 @@ def report(rates: dict[str, list[float]], claims: Sequence[Claim] = CLAIMS) -> b
         ratios = [ours / theirs for ours, theirs in pairs]
         low, high = interval(ratios)
         verdict = ""
-        if claim.at_least:
-            reaches = high >= claim.at_least
-            holds = holds and reaches
-            verdict = f"  at least {claim.at_least}: {'reached' if reaches else 'MISSED'}"
         median = statistics.median(ratios)
+        if claim.at_least:
+            reaches = (high if claim.by_interval else median) >= claim.at_least
+            holds = holds and reaches
+            doubt = " (the interval reaches it)" if high >= claim.at_least else ""
+            verdict = f"  at least {claim.at_least}: {'reached' if reaches else f'MISSED{doubt}'}"
         print(f"{claim.arm} / {claim.baseline}: {median:.3f} [{low:.3f}, {high:.3f}]{verdict}")
     return holds
 
