@@ -12,6 +12,9 @@ from omnipilot_slurm.records import Starts
 from omnipilot_slurm.vllm.fit import answer, judge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnipilot_slurm.facts import GpuFacts
     from omnipilot_slurm.vllm.fit import Question
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
     from omnipilot_slurm.vllm.report import LaunchReport
@@ -53,12 +56,15 @@ class Search:
     """One search: the question, what its report found at fault, and the verdict to ask.
 
     `relaxed` is the question with a share that leaves enough outside the budget, `beside` how that
-    is said.
+    is said. Where no card is named, changes are tried on the largest of each kind.
     """
 
     def __init__(
         self, question: Question, report: LaunchReport, coefficients: StartupCoefficients
     ) -> None:
+        self._cards = question.cards
+        if question.gpu is None:
+            question = replace(question, cards=_largest(question.cards))
         self.question = question
         self.report = report
         self.coefficients = coefficients
@@ -111,7 +117,7 @@ class Search:
     def change(self, changed: Question, sets: str, value: object, beside: str = "") -> Change:
         """Return a change in words, with the verdict after it."""
         named = _NAMED.get(sets, f"--{sets.replace('_', '-')} ")
-        report = judge(changed, self.coefficients)
+        report = judge(replace(changed, cards=self._cards), self.coefficients)
         return Change(
             sets=sets,
             value=str(value),
@@ -119,6 +125,12 @@ class Search:
             starts=report.verdict,
             p_starts=report.p_starts,
         )
+
+
+def _largest(cards: Sequence[GpuFacts]) -> tuple[GpuFacts, ...]:
+    """Return the largest card of each capability: where none of them starts, none does."""
+    found = {card.capability: card for card in sorted(cards, key=lambda card: card.mem_gib)}
+    return tuple(found.values())
 
 
 def with_options(question: Question, **options: object) -> Question:
