@@ -9,7 +9,7 @@ from __future__ import annotations
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, Final
 
-from omnipilot_slurm.cli.text_table import table
+from omnipilot_slurm.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,11 +13,11 @@ import click
 from omnipilot_slurm.catalog.local import FolderLookup, PatientFolders
 from omnipilot_slurm.cli.job_question import snapshot_of
 from omnipilot_slurm.cli.site_store import since_time, site_folders
-from omnipilot_slurm.cli.text_table import table
 from omnipilot_slurm.ingest.recent_jobs import past_jobs, scripts_in
 from omnipilot_slurm.ingest.replaying import replay as replayed
 from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.site_files import read_files
+from omnipilot_slurm.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

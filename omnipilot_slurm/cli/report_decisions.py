@@ -17,12 +17,12 @@ from omnipilot_slurm.cli.site_store import (
     store_options,
     store_path,
 )
-from omnipilot_slurm.cli.text_table import table
 from omnipilot_slurm.records import Mode, Verdict
 from omnipilot_slurm.store.choices import choices_by_kind
 from omnipilot_slurm.store.decision_report import DecisionReport, Effect, report_on
 from omnipilot_slurm.store.decisions import briefs
 from omnipilot_slurm.store.start_report import Starts, starts_by_word
+from omnipilot_slurm.text_table import table
 from omnipilot_slurm.utility_file import load_utility
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnipilot_slurm.cli.site_store import site_folders
-from omnipilot_slurm.cli.text_table import table
 from omnipilot_slurm.errors import ConfigError, OmnipilotError
 from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.settings import load_settings
+from omnipilot_slurm.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -19,7 +19,6 @@ from omnipilot_slurm.cli.site_store import (
     store_options,
     store_path,
 )
-from omnipilot_slurm.cli.text_table import table
 from omnipilot_slurm.cli.yaml_edit import with_values
 from omnipilot_slurm.decide.preference import (
     KEYS,
@@ -32,6 +31,7 @@ from omnipilot_slurm.decide.preference import (
 )
 from omnipilot_slurm.resources import SITE_FOLDER
 from omnipilot_slurm.store.choices import Did, preference_pairs
+from omnipilot_slurm.text_table import table
 from omnipilot_slurm.utility_file import FILE, SCHEMA_VERSION, load_utility
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from omnipilot_slurm.cli.site_changes import (
     parse_change,
     parse_price,
 )
-from omnipilot_slurm.cli.text_table import table
 from omnipilot_slurm.decide.as_json import as_json
 from omnipilot_slurm.errors import UsageError
+from omnipilot_slurm.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnipilot_slurm.cli.text_table import table
+from omnipilot_slurm.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
