@@ -159,12 +159,19 @@ def _starts_with_space(segment: Segment) -> bool:
 
 
 def _spliced(segment: Segment) -> Splice:
-    options = tuple(
-        tuple(word for word in split_option(option) if isinstance(word, Word))
-        for option in segment.options
-    )
+    options = tuple(map(_words_of_option, segment.options))
     depends = segment.depends.union(*(option.depends for option in segment.options))
     return Splice(depends, options, segment.fixed)
+
+
+def _words_of_option(option: Word) -> tuple[Word, ...]:
+    """Return the words of one possible value; what is not known in it counts as one word."""
+    loose = tuple(segment._replace(splits=True) for segment in option.segments)
+    return tuple(
+        word if isinstance(word, Word) else Word((unknown(word.depends, fixed=word.fixed),))
+        for word in split(loose, None)
+        if isinstance(word, Word) or word.options != ((),)
+    )
 
 
 def split_option(option: Word) -> Words:

@@ -226,6 +226,14 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
         'A=(vllm serve M/x)\n[ -n "$L" ] && A+=(--port 1)\nbash -c "${A[*]}"',
         {"tp": 1, "editable": "yes", "at": ' -c "${A[*]}||"\n'},
     ),
+    "options of the engine behind :+": (
+        "vllm serve M/x -tp 2 ${L:+--max-model-len $L}",
+        {"tp": 2, "max_model_len": None, "editable": "conditional"},
+    ),
+    "options of the engine that a variable adds to a text": (
+        'O=\n[ -n "$L" ] && O="--max-model-len $L"\nvllm serve M/x $O -tp 2',
+        {"tp": 2, "max_model_len": None, "editable": "conditional"},
+    ),
     "a program that a variable adds words to": (
         'C=(vllm serve M/x)\n[ -n "$L" ] && C+=(--port "$L")\n"${C[@]}" -tp 2',
         LITERAL,
