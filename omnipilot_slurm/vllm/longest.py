@@ -3,8 +3,9 @@
 In: model, GPU, engine arguments, coefficients, the memory at the length asked for. Out: tokens.
 Called by `launch` (a safe length, at once), `fit` (the longest, by trying) and `changes`.
 
-Engines that prefill in one piece profile a step as long as the context: a shorter context leaves
-more for the cache. V0 chunks by itself beyond 32768 tokens, so there a shorter one may leave less.
+Engines that prefill in one piece profile a step as long as the context, and towers a video as
+long as it: a shorter context leaves more for the cache. V0 chunks by itself beyond 32768 tokens, so
+there a shorter one may leave less.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
 from omnipilot_slurm.vllm.checks.memory import cache_state, p_cache
+from omnipilot_slurm.vllm.encoder import is_off
 from omnipilot_slurm.vllm.eras import ERAS
 from omnipilot_slurm.vllm.memory import longest_that_fits
 from omnipilot_slurm.vllm.planned import memory_of
@@ -49,7 +51,7 @@ def safe_length(
 
     A step that grows with the context is, at any shorter one, no larger than at the one in force.
     """
-    if not _grows(engine, memory):
+    if not _grows(model, engine, memory):
         return _longest(memory, limit)
     in_force = memory.eras[-1].engine.max_model_len
     if not 0 < in_force <= limit:
@@ -83,7 +85,7 @@ def longest_length(
 ) -> int:
     """Return the longest length that certainly starts, by halving where steps grow."""
     low = safe_length(model, gpu, engine, coefficients, memory=memory, limit=limit)
-    if not _grows(engine, memory):
+    if not _grows(model, engine, memory):
         return low
     high, asked = limit + 1, memory.eras[-1].engine.max_model_len
     if asked and not _is_certain(memory):
@@ -148,8 +150,10 @@ def _is_likely(memory: Memory) -> bool:
     return p_cache(memory.eras) >= _LIKELY
 
 
-def _grows(engine: EngineArgs, memory: Memory) -> bool:
+def _grows(model: ModelFacts, engine: EngineArgs, memory: Memory) -> bool:
     """Return whether the profiling step of some version in question grows with the context."""
+    if model.tower is not None and not is_off(engine):
+        return True  # the longest video is made for it
     if engine.max_num_batched_tokens is not None:
         return False
     return engine.chunked_prefill is False or any(left.engine.era in _V0 for left in memory.eras)

@@ -97,3 +97,14 @@ def test_a_context_that_vllm_refuses_is_no_limit_to_look_at():
     report = answer(asked, COEFFICIENTS)
     assert report.verdict is Starts.FAILS
     assert report.max_model_len_that_fits == 32768
+
+
+@pytest.mark.parametrize("version", ["0.8.5", "0.11.0", "0.20.2"])
+def test_a_shorter_context_also_shortens_the_video_that_a_tower_profiles(version):
+    asked = question("Qwen/Qwen2.5-VL-7B-Instruct", "rtx-3090", vllm_version=version)
+    report = answer(asked, COEFFICIENTS)
+    longest = report.max_model_len_that_fits
+    assert report.verdict is Starts.FAILS
+    assert longest > 16384
+    shorter = replace(asked, engine=replace(asked.engine, max_model_len=longest))
+    assert answer(shorter, COEFFICIENTS).verdict is Starts.STARTS
