@@ -1,7 +1,8 @@
 """The smallest changes that make a server start, each verified by the verdict it changes.
 
-In: a Question and its report. Out: Changes, the least intrusive first: shorter context, memory
-share, step sizes, types, another split, other weights, another card. Called by `omnipilot fit`.
+In: a Question and its report. Out: Changes, the least intrusive first: shorter context, no videos,
+memory share, step sizes, types, another split, other weights, another card. Called by
+`omnipilot fit`.
 
 A change of one thing may need a shorter context or a smaller share beside it; then its line says
 both. Where no card is named, memory is not judged: a change is offered when it removes what fails.
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from omnipilot_slurm.records import Starts
 from omnipilot_slurm.vllm.checks.parallel import divisors
+from omnipilot_slurm.vllm.eras import in_question
 from omnipilot_slurm.vllm.fit import judge
+from omnipilot_slurm.vllm.grammar import before
 from omnipilot_slurm.vllm.longest import length_limit, likely_length
 from omnipilot_slurm.vllm.planned import memory_of
 from omnipilot_slurm.vllm.search import (
@@ -30,7 +33,8 @@ from omnipilot_slurm.vllm.search import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from omnipilot_slurm.facts import GpuFacts
+    from omnipilot_slurm.facts import GpuFacts, ModelFacts
+    from omnipilot_slurm.records import EngineArgs
     from omnipilot_slurm.vllm.fit import Question
     from omnipilot_slurm.vllm.overhead import StartupCoefficients
     from omnipilot_slurm.vllm.report import LaunchReport
@@ -45,6 +49,8 @@ _TOKENS = 2048
 _SHORTEST = 512
 _MOST_GPUS = 8
 _N_CARDS = 2
+_NO_VIDEO = '{"video": 0}'
+_NO_JSON = before("0.8.5")
 _N_SIBLINGS = 2
 #: what no shorter context cures
 _BEYOND_LENGTH = MEMORY - {"kv_cache"}
@@ -64,6 +70,7 @@ def smallest_changes(
     return (
         *_fewer_options(search),
         *_shorter_contexts(search),
+        *_no_videos(search),
         *_shares(search),
         *_smaller_steps(search),
         *_types(search),
@@ -123,6 +130,24 @@ def _likely(search: Search) -> int | None:
     if length < _SHORTEST or judge(changed, search.coefficients).verdict is Starts.FAILS:
         return None
     return rounded(length)
+
+
+def _no_videos(search: Search) -> Iterator[Change]:
+    """Yield images only, where the longest video leaves too little for the cache."""
+    model, engine = search.question.model, search.question.engine
+    if "kv_cache" not in search.faults or engine.mm_limits is not None:
+        return
+    if model is None or model.tower is None or not _reads_json(model, engine):
+        return
+    changed = with_options(search.question, mm_limits=_NO_VIDEO)
+    offer = search.offer(changed, "limit_mm_per_prompt", f"'{_NO_VIDEO}'")
+    if offer is not None:
+        yield offer
+
+
+def _reads_json(model: ModelFacts, engine: EngineArgs) -> bool:
+    """Return whether all versions in question take limits of items as JSON."""
+    return not in_question(engine.vllm_version, model.architecture) & _NO_JSON
 
 
 def _shares(search: Search) -> Iterator[Change]:

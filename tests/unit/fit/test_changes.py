@@ -120,3 +120,12 @@ def test_every_change_of_options_starts_when_it_is_made(gpu, model, version):
             made["max_model_len"] = int(change.text.split("--max-model-len ")[1].split()[0])
         at = replace(asked, engine=replace(asked.engine, **made))
         assert answer(at, COEFFICIENTS).verdict is Starts.STARTS, change.text
+
+
+def test_a_video_that_fills_the_memory_may_be_given_up():
+    asked = question("Qwen/Qwen3-VL-235B-A22B-Instruct", "A100-80GB", n_gpus=8)
+    engine = replace(asked.engine, tensor_parallel=8, max_model_len=128000, vllm_version="0.11.0")
+    offered = [text for text in texts(replace(asked, engine=engine)) if "--limit-mm" in text]
+    assert offered == ["--limit-mm-per-prompt '{\"video\": 0}'"]
+    old = replace(engine, vllm_version="0.8.4")  # takes no JSON there
+    assert not [text for text in texts(replace(asked, engine=old)) if "--limit-mm" in text]
