@@ -258,6 +258,9 @@ def _is_as_meant(found: _View, before: _View, launch: Launch, arm: Arm) -> bool:
     """Return whether a job reads as meant: the engine on the arm's GPUs, all else as before."""
     if found.launch.tp != arm.tensor_parallel or found.trace != before.trace:
         return False
+    if found.launch.editable is Editable.NO:
+        # what the script does with the new GPUs, such as choosing devices, stands in the way
+        return False
     if found.launch.engine != replace(launch.engine, tensor_parallel=arm.tensor_parallel):
         return False
     return all(

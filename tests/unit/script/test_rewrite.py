@@ -289,6 +289,13 @@ def test_a_variable_that_was_set_at_submission_wins() -> None:
     assert found == Reason(code="not_editable", text="MODEL, TP was set at submission")
 
 
+def test_a_script_that_chooses_devices_of_the_new_gpus_is_left_alone() -> None:
+    pin = "if [ $SLURM_GPUS_ON_NODE = 2 ]; then export CUDA_VISIBLE_DEVICES=0; fi"
+    found = moved(job("--gres=gpu:4", f"{pin}\n{SERVE} -tp 4"))
+    assert isinstance(found, Reason)
+    assert found.code == "not_verified"
+
+
 def test_tasks_that_are_counted_from_gpus_keep_the_job_where_it_is() -> None:
     text = "--ntasks-per-gpu ties the number of tasks to the GPUs"
     found = moved(job("-G 4 --ntasks-per-gpu=1"))
