@@ -34,8 +34,8 @@ UMASK = 0o027
 #: a worker that wants to run waits no longer than this for a thread that loads or stores
 SWITCH_INTERVAL_S = 0.0005
 #: a decision makes thousands of objects and no cycles: looking for some at the usual 700 would take
-#: up to 18 ms of a call
-GC_THRESHOLDS = (50_000, 20, 50)
+#: up to 18 ms of a call; from some 10,000 on, what waits to be found takes more than the daemon may
+GC_THRESHOLDS = (5_000, 20, 50)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
