@@ -116,7 +116,7 @@ def test_large_scripts_are_read(name: str) -> None:
     assert clock.looked < MOST_LOOKS
 
 
-@pytest.mark.parametrize("name", HOSTILE.keys() | LARGE.keys())
+@pytest.mark.parametrize("name", [*HOSTILE, *LARGE])
 @pytest.mark.parametrize("n_looks", [0, 1, 20, 300])
 def test_the_clock_ends_the_reading_at_once(name: str, n_looks: int) -> None:
     script = HEAD + (HOSTILE.get(name) or LARGE[name])
