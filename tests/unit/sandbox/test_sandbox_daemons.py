@@ -32,6 +32,8 @@ def folders(tmp_path):
 @pytest.fixture
 def bystander():
     with subprocess.Popen(SLEEPER.argv) as process:
+        # what starts next starts in another tick of the clock
+        time.sleep(0.05)
         yield process
         process.kill()
 
