@@ -308,6 +308,12 @@ class Edit:
     new: bytes
 
 
+class Shared(dict[str, object]):
+    """A part of the records of many decisions; nobody changes it, and it is known by identity."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What the shim is told to do with a submission, and what the store keeps of it.

@@ -10,7 +10,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from omnipilot_slurm.records import TARGET_UNITS
+from omnipilot_slurm.records import TARGET_UNITS, Shared
 from omnipilot_slurm.script.source import decode
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ def arm_json(rated: RatedArm, *, brief: bool = False) -> dict[str, object]:
 
 
 @lru_cache(maxsize=512)
-def _brief(rated: RatedArm) -> dict[str, object]:
+def _brief(rated: RatedArm) -> Shared:
     """Return an arm that may be among those of many decisions."""
-    return arm_json(rated, brief=True)
+    return Shared(arm_json(rated, brief=True))
 
 
 def _terms(rated: RatedArm) -> dict[str, float | None] | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from omnipilot_slurm.records import Shared
 from omnipilot_slurm.store.database import fetched, transaction
 from omnipilot_slurm.store.redact import clean, clean_json
 
@@ -156,8 +158,28 @@ def words_of(outcome: Outcome) -> Words:
         "edits": edits,
     }
     return Words(
-        answer=clean_json(answer), record=clean_json(record), would_be=clean(record.get("would_be"))
+        answer=clean_json(answer),
+        record=_record_text(record),
+        would_be=clean(record.get("would_be")),
     )
+
+
+def _record_text(record: Mapping[str, object]) -> str:
+    """Return a record as JSON; arms that many decisions share are written once."""
+    arms = record.get("arms")
+    if (
+        not isinstance(arms, list)
+        or not all(isinstance(arm, Shared) for arm in arms)
+        or len(record) == 1
+    ):
+        return clean_json(record)
+    others = clean_json({name: value for name, value in record.items() if name != "arms"})
+    return f'{others[:-1]}, "arms": [{", ".join(map(_shared_text, arms))}]}}'
+
+
+@lru_cache(maxsize=512)
+def _shared_text(part: Shared) -> str:
+    return clean_json(part)
 
 
 def row_of(decided: Decided) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnipilot_slurm.errors import StoreError
-from omnipilot_slurm.records import Edit, Outcome, Verdict
+from omnipilot_slurm.records import Edit, Outcome, Shared, Verdict
 from omnipilot_slurm.store.database import open_for_writing
 from omnipilot_slurm.store.decisions import (
     Decided,
@@ -167,6 +168,19 @@ def test_reasons_that_are_worked_out_late_are_stored_the_same(
     late = replace(REWRITE, record=lambda: REWRITE.record)
     insert(connection, [row("a", outcome=late)])
     assert by_id(connection, "a").record == REWRITE.record
+
+
+@pytest.mark.parametrize("record", [{"would_be": "advise"}, {}])
+@pytest.mark.parametrize("n_arms", [0, 1, 3])
+def test_arms_that_decisions_share_are_stored_as_any_others(record, n_arms) -> None:
+    arms = [{"gpu": f"h{n}", "blocked": "--api-key sk-12345678", "kv": [n, None]} for n in range(3)]
+    arms = arms[:n_arms]
+    plain = words_of(Outcome(verdict=Verdict.ADVISE, record=record | {"arms": arms}))
+    shared = [Shared(arm) for arm in arms]
+    for _ in range(2):
+        again = words_of(Outcome(verdict=Verdict.ADVISE, record=record | {"arms": shared}))
+        assert json.loads(again.record) == json.loads(plain.record)
+        assert "sk-1234" not in again.record
 
 
 def test_a_batch_that_comes_again_is_stored_once(connection: sqlite3.Connection) -> None:
