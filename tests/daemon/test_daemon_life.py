@@ -268,17 +268,15 @@ def open_folder() -> Iterator[Path]:
 
 def ask_as(uid: int, path: Path) -> subprocess.CompletedProcess[str]:
     """Ping as another user who is in the socket's group, so that only SO_PEERCRED is in the way."""
+    # the interpreter may lie below root's home, so that another user could not start it
     code = (
-        "import socket, sys\n"
+        "import os, socket, sys\n"
+        f"os.setgroups([]); os.setgid({path.stat().st_gid}); os.setuid({uid})\n"
         "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])\n"
         f"s.sendall({PING!r}); print(s.recv(100))\n"
     )
-    python = str(Path(sys.executable).resolve())
     return subprocess.run(
-        [python, "-I", "-S", "-c", code, str(path)],
-        user=uid,
-        group=path.stat().st_gid,
-        extra_groups=[],
+        [sys.executable, "-I", "-S", "-c", code, str(path)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
