@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -62,20 +62,22 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
             f"{path}: there is no database",
             hint="omnipilotd creates it with the first decision; daemon.store names it",
         )
-    try:
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S
-        )
-        version = _version(connection, path)
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"{path}: cannot be read: {error}", hint="run this as root or the daemon's user"
-        ) from error
-    if version < max(schema()):
-        raise StoreError(
-            f"{path}: has schema {version}, this release reads {max(schema())}",
-            hint="restart omnipilotd, which brings the database up to date",
-        )
+    uri = f"file:{quote(str(path))}?mode=ro"
+    with ExitStack() as on_failure:
+        try:
+            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)
+            on_failure.callback(connection.close)
+            version = _version(connection, path)
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{path}: cannot be read: {error}", hint="run this as root or the daemon's user"
+            ) from error
+        if version < max(schema()):
+            raise StoreError(
+                f"{path}: has schema {version}, this release reads {max(schema())}",
+                hint="restart omnipilotd, which brings the database up to date",
+            )
+        on_failure.pop_all()
     return connection
 
 
