@@ -25,24 +25,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from omnipilot_slurm.catalog.local import FolderLookup  # noqa: E402 (found by the line above)
-from omnipilot_slurm.cluster.snapshot_file import load_snapshot  # noqa: E402 (as above)
-from omnipilot_slurm.cluster_facts import FreeNodes, NodeShape, PartitionFacts, Snapshot  # noqa: E402 (as above)
-from omnipilot_slurm.daemon.source import decider  # noqa: E402 (as above)
-from omnipilot_slurm.decide import decision  # noqa: E402 (as above)
-from omnipilot_slurm.records import Mode, Submission  # noqa: E402 (as above)
-from omnipilot_slurm.resources import shipped_path  # noqa: E402 (as above)
-from omnipilot_slurm.script import directives  # noqa: E402 (as above)
-from omnipilot_slurm.site_files import read_files  # noqa: E402 (as above)
+from omnipilot_slurm.catalog.local import FolderLookup
+from omnipilot_slurm.cluster.snapshot_file import load_snapshot
+from omnipilot_slurm.cluster_facts import FreeNodes, NodeShape, PartitionFacts, Snapshot
+from omnipilot_slurm.daemon.source import decider
+from omnipilot_slurm.decide import decision
+from omnipilot_slurm.records import Mode, Submission
+from omnipilot_slurm.resources import shipped_path
+from omnipilot_slurm.script import directives
+from omnipilot_slurm.site_files import read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnipilot_slurm.decide.site import Site
 
+ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "fixtures" / "scripts"
 P50_BAR_MS, P99_BAR_MS = 1.5, 5.0
 ARMS_P50_BAR_MS, ARMS_P99_BAR_MS = 5.0, 15.0

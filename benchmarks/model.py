@@ -19,23 +19,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from omnipilot_slurm.predict.support import IN, LOW, OUT  # noqa: E402 (found by the line above)
-from omnipilot_slurm.train.decisions import OURS  # noqa: E402 (as above)
-from omnipilot_slurm.train.ensembles import Settings  # noqa: E402 (as above)
-from omnipilot_slurm.train.evaluate import tiers_out_of_fold  # noqa: E402 (as above)
-from omnipilot_slurm.train.evaluation import (  # noqa: E402 (as above)
+from omnipilot_slurm.predict.support import IN, LOW, OUT
+from omnipilot_slurm.train.decisions import OURS
+from omnipilot_slurm.train.ensembles import Settings
+from omnipilot_slurm.train.evaluate import tiers_out_of_fold
+from omnipilot_slurm.train.evaluation import (
     EVERY,
     NVIDIA,
     evaluation,
     group_coverage,
 )
-from omnipilot_slurm.train.kept import kept  # noqa: E402 (as above)
-from omnipilot_slurm.train.load import load_dataset  # noqa: E402 (as above)
-from omnipilot_slurm.train.scenario import load_scenario  # noqa: E402 (as above)
-from omnipilot_slurm.train.scoring import COVERAGE  # noqa: E402 (as above)
+from omnipilot_slurm.train.kept import kept
+from omnipilot_slurm.train.load import load_dataset
+from omnipilot_slurm.train.scenario import load_scenario
+from omnipilot_slurm.train.scoring import COVERAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

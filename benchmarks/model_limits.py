@@ -21,22 +21,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from omnipilot_slurm.predict.support import OUT  # noqa: E402 (found by the line above)
-from omnipilot_slurm.train.curves import errors_by_axis  # noqa: E402 (as above)
-from omnipilot_slurm.train.decisions import (  # noqa: E402 (as above)
+from omnipilot_slurm.predict.support import OUT
+from omnipilot_slurm.train.curves import errors_by_axis
+from omnipilot_slurm.train.decisions import (
     OURS,
     POLICIES,
     cells_of,
     utility_usd,
 )
-from omnipilot_slurm.train.ensembles import Settings  # noqa: E402 (as above)
-from omnipilot_slurm.train.evaluate import tiers_out_of_fold  # noqa: E402 (as above)
-from omnipilot_slurm.train.kept import kept  # noqa: E402 (as above)
-from omnipilot_slurm.train.load import load_dataset  # noqa: E402 (as above)
-from omnipilot_slurm.train.scenario import load_scenario  # noqa: E402 (as above)
+from omnipilot_slurm.train.ensembles import Settings
+from omnipilot_slurm.train.evaluate import tiers_out_of_fold
+from omnipilot_slurm.train.kept import kept
+from omnipilot_slurm.train.load import load_dataset
+from omnipilot_slurm.train.scenario import load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,27 +24,24 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RationalQuadratic
 from threadpoolctl import threadpool_limits
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from omnipilot_slurm.catalog.lookup import Catalog  # noqa: E402 (found by the line above)
-from omnipilot_slurm.predict import artifact  # noqa: E402 (as above)
-from omnipilot_slurm.predict.blend import centre  # noqa: E402 (as above)
-from omnipilot_slurm.predict.features import features  # noqa: E402 (as above)
-from omnipilot_slurm.predict.kernel import Smoothed  # noqa: E402 (as above)
-from omnipilot_slurm.predict.live import (  # noqa: E402 (as above)
+from omnipilot_slurm.catalog.lookup import Catalog
+from omnipilot_slurm.predict import artifact
+from omnipilot_slurm.predict.blend import centre
+from omnipilot_slurm.predict.features import features
+from omnipilot_slurm.predict.kernel import Smoothed
+from omnipilot_slurm.predict.live import (
     ArmPredictor,
     ArmSetup,
     predict_arms,
 )
-from omnipilot_slurm.predict.model import LEARNED  # noqa: E402 (as above)
-from omnipilot_slurm.predict.predictor import Predictor, bases  # noqa: E402 (as above)
-from omnipilot_slurm.predict.rows import live_row, table  # noqa: E402 (as above)
-from omnipilot_slurm.records import Arm, Workload  # noqa: E402 (as above)
-from omnipilot_slurm.resources import shipped_path  # noqa: E402 (as above)
-from omnipilot_slurm.train import ensembles  # noqa: E402 (as above)
-from omnipilot_slurm.train.export import NOTHING, boosted, pack, randomised  # noqa: E402 (as above)
-from omnipilot_slurm.train.load import load_dataset  # noqa: E402 (as above)
+from omnipilot_slurm.predict.model import LEARNED
+from omnipilot_slurm.predict.predictor import Predictor, bases
+from omnipilot_slurm.predict.rows import live_row, table
+from omnipilot_slurm.records import Arm, Workload
+from omnipilot_slurm.resources import shipped_path
+from omnipilot_slurm.train import ensembles
+from omnipilot_slurm.train.export import NOTHING, boosted, pack, randomised
+from omnipilot_slurm.train.load import load_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,6 +52,7 @@ if TYPE_CHECKING:
     from omnipilot_slurm.predict.rows import FeatureRow, FloatArray
     from omnipilot_slurm.train.dataset import Dataset
 
+ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "tests" / "fixtures" / "serving" / "rows.csv"
 MODEL = "meta-llama/Llama-3.1-70B"
 GPUS = ("a100-40g", "h100", "h200", "b200", "gh200")

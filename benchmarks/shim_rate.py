@@ -31,15 +31,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from omnipilot_slurm.sandbox import DEFAULT_NODES, Sandbox, daemons, startup  # noqa: E402 (found by the line above)
-from omnipilot_slurm.sandbox.pilot import Pilot  # noqa: E402 (as above)
+from omnipilot_slurm.sandbox import DEFAULT_NODES, Sandbox, daemons, startup
+from omnipilot_slurm.sandbox.pilot import Pilot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+ROOT = Path(__file__).parents[1]
 NOBODY_UID = 65534
 TRIVIAL_PLUGIN = """
 function slurm_job_submit(job_desc, part_list, submit_uid) return slurm.SUCCESS end

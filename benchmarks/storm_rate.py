@@ -25,10 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
-
-from shim_rate import (  # noqa: E402 (found by the line above)
+from shim_rate import (
     VLLM_SCRIPT,
     WARM_UP_JOBS,
     Arm,
@@ -38,8 +35,8 @@ from shim_rate import (  # noqa: E402 (found by the line above)
     report,
 )
 
-from omnipilot_slurm.sandbox import DEFAULT_NODES  # noqa: E402 (as above)
-from omnipilot_slurm.sandbox.pilot import Pilot  # noqa: E402 (as above)
+from omnipilot_slurm.sandbox import DEFAULT_NODES
+from omnipilot_slurm.sandbox.pilot import Pilot
 
 if TYPE_CHECKING:
     from omnipilot_slurm.sandbox import Sandbox
