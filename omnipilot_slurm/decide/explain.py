@@ -46,13 +46,25 @@ def _short(line: str) -> str:
 
 def _body(finding: Finding, done: Verdict, model: str, workload: Workload | None) -> list[str]:
     if done is Verdict.ABSTAIN:
-        return [f"no opinion on {model}: {finding.reason.text}", "the job runs as submitted"]
+        return [
+            f"no opinion on {model}: {finding.reason.text}",
+            "the job runs as submitted",
+            *_what_would_tell(finding),
+        ]
     if finding.chosen is not None:
         return _about_move(finding, finding.chosen, done, workload)
     if finding.verdict is Verdict.REJECT or finding.asked is None or _fails(finding.asked):
         return _about_refusal(finding, done)
     about = _about_idle if finding.idle else _about_doubt
     return about(finding, finding.asked)
+
+
+def _what_would_tell(finding: Finding) -> list[str]:
+    """Return how an arm comes to be known that nothing like it was measured of."""
+    prediction = None if finding.asked is None else finding.asked.prediction
+    if prediction is None or prediction.tier != "out":
+        return []
+    return ["`omnipilot bench-plan JOB.sh` prints the cheapest benchmark that would tell"]
 
 
 def _fails(rated: RatedArm) -> bool:

@@ -176,6 +176,11 @@ def test_a_png_has_each_kind_of_arm_with_its_bounds(axes: FakeAxes, tmp_path: Pa
     assert (tmp_path / "p.png").exists()
 
 
+def test_matplotlib_itself_writes_a_png(tmp_path: Path) -> None:
+    draw(SHOWN, tmp_path / "p.png", title="t")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
 def test_a_png_that_cannot_be_written_says_why(axes: FakeAxes, tmp_path: Path) -> None:
     path = tmp_path / "none" / "p.png"
     with pytest.raises(OmnipilotError) as caught:

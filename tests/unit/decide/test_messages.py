@@ -237,6 +237,7 @@ def test_pooling_model_and_hidden_tp_and_arm_out_of_support_make_it_abstain() ->
             " measured were h100"
         ),
         "the job runs as submitted",
+        "`omnipilot bench-plan JOB.sh` prints the cheapest benchmark that would tell",
         MORE,
     ]
 

@@ -7,27 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_models import LLAMA_8B
 
 from omnipilot_slurm.coldstart_file import load_coldstart
-from omnipilot_slurm.facts import ModelFacts
 from omnipilot_slurm.predict.coldstart import GENERATIONS, ColdStart, cold_start, generations
 from omnipilot_slurm.records import EngineArgs, Interval
 
 SHIPPED = load_coldstart()
-LLAMA_8B = ModelFacts(
-    id="meta-llama/Llama-3.1-8B",
-    family="llama3",
-    layers=32,
-    hidden=4096,
-    heads=32,
-    kv_heads=8,
-    head_dim=128,
-    intermediate=14336,
-    vocab=128256,
-    params=8.03e9,
-    active_params=8.03e9,
-    max_model_len=131072,
-)
 STAGES = ("process", "weights", "compile", "graphs", "ready")
 
 

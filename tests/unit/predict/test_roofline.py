@@ -5,25 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from known_models import LLAMA_8B
 
-from omnipilot_slurm.facts import GpuFacts, ModelFacts
+from omnipilot_slurm.facts import GpuFacts
 from omnipilot_slurm.predict.roofline import estimate
 from omnipilot_slurm.records import Arm, Workload
 
-LLAMA_8B = ModelFacts(
-    id="meta-llama/Llama-3.1-8B",
-    family="llama3",
-    layers=32,
-    hidden=4096,
-    heads=32,
-    kv_heads=8,
-    head_dim=128,
-    intermediate=14336,
-    vocab=128256,
-    params=8.03e9,
-    active_params=8.03e9,
-    max_model_len=131072,
-)
 H100 = GpuFacts(
     id="h100",
     name="H100",

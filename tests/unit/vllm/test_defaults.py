@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from known_models import LLAMA_8B as MODEL
 
-from omnipilot_slurm.facts import GpuFacts, LatentAttention, ModelFacts
+from omnipilot_slurm.facts import GpuFacts, LatentAttention
 from omnipilot_slurm.records import EngineArgs
 from omnipilot_slurm.vllm.defaults import (
     Default,
@@ -19,20 +20,6 @@ from omnipilot_slurm.vllm.defaults import (
 )
 from omnipilot_slurm.vllm.options import VERSIONS
 
-MODEL = ModelFacts(
-    id="m",
-    family="llama",
-    layers=32,
-    hidden=4096,
-    heads=32,
-    kv_heads=8,
-    head_dim=128,
-    intermediate=14336,
-    vocab=128256,
-    params=8.03e9,
-    active_params=8.03e9,
-    max_model_len=131072,
-)
 MLA = LatentAttention(
     kv_lora_rank=512, q_lora_rank=1536, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128
 )
