@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnipilot_slurm.errors import SandboxError
 from omnipilot_slurm.sandbox import Sandbox
 from omnipilot_slurm.sandbox.pilot import Pilot
 
@@ -55,7 +56,7 @@ SAMPLES = (
 
 
 def main() -> int:
-    """Run the samples; 0 if every sbatch came back."""
+    """Run the samples; 0 if every sbatch came back, 1 where Slurm does not start here."""
     # not below /tmp/<user>: jobs run as another account, which must be able to enter
     folder = Path(tempfile.mkdtemp(prefix="omnipilot-demo-"))
     folder.chmod(0o755)
@@ -65,6 +66,9 @@ def main() -> int:
         print(f"up after {sandbox.up():.1f} s\n")
         for sample in SAMPLES:
             show(sandbox, sample)
+    except SandboxError as error:
+        print(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        return 1
     finally:
         sandbox.down()
         shutil.rmtree(folder)

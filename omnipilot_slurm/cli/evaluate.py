@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from omnipilot_slurm.cli.row_files import row_files
 from omnipilot_slurm.predict.model import LEARNED
 from omnipilot_slurm.train.decisions import OURS
 from omnipilot_slurm.train.ensembles import Settings
@@ -30,10 +31,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option(
-    "--data", "first", multiple=True, required=True, type=_FILE, help="Rows of the tidy schema."
-)
-@click.argument("more", nargs=-1, type=_FILE, metavar="[CSV]...")
+@row_files
 @click.option(
     "--split",
     "splits",

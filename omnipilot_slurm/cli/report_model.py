@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from omnipilot_slurm.cli import model_charts as charts
+from omnipilot_slurm.cli.row_files import row_files
 from omnipilot_slurm.predict.model import LEARNED
 from omnipilot_slurm.train.curves import (
     LEVELS,
@@ -26,16 +27,12 @@ if TYPE_CHECKING:
     from omnipilot_slurm.train.dataset import Dataset
     from omnipilot_slurm.train.evaluate import Held
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 POOLED = "all"
 
 
 @click.command("model")
-@click.option(
-    "--data", "first", multiple=True, required=True, type=_FILE, help="Rows of the tidy schema."
-)
-@click.argument("more", nargs=-1, type=_FILE, metavar="[CSV]...")
+@row_files
 @click.option("--out", required=True, type=_FOLDER, help="Folder for the pictures.")
 @click.option(
     "--format", "kind", type=click.Choice(["svg", "png"]), default="svg", show_default=True

@@ -8,20 +8,16 @@ from pathlib import Path
 
 import click
 
+from omnipilot_slurm.cli.row_files import row_files
 from omnipilot_slurm.predict import artifact
 from omnipilot_slurm.train.card import about
 from omnipilot_slurm.train.ensembles import Settings
 from omnipilot_slurm.train.fit import fit
 from omnipilot_slurm.train.load import load_dataset
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command()
-@click.option(
-    "--data", "first", multiple=True, required=True, type=_FILE, help="Rows of the tidy schema."
-)
-@click.argument("more", nargs=-1, type=_FILE, metavar="[CSV]...")
+@row_files
 @click.option(
     "--out",
     required=True,

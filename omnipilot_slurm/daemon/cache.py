@@ -1,4 +1,4 @@
-"""Answers already worked out, so that a script submitted again is not read again.
+"""What was worked out before: answers to scripts, and arms of questions that are alike.
 
 In: a key that names everything the decision depends on. Out: what was kept under it.
 """
