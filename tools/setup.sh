@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 extras=$1
 packages="slurmctld slurmd slurm-client slurmdbd munge slurm-wlm-basic-plugins
- slurm-wlm-mysql-plugin mariadb-server lua-socket lua-posix lua5.1 lua-check python3 python3-venv
+ slurm-wlm-mysql-plugin mariadb-server lua-socket lua-posix lua5.1 lua-check python3 python3-venv git
  procps"
 say() { echo "setup: $*" >&2; }
 

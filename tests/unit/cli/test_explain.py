@@ -101,6 +101,8 @@ def test_a_png_without_matplotlib_is_a_usage_error(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    # another test may have loaded it
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, _, said = run(capsys, store, "k3f9", "--png", str(tmp_path / "p.png"))
     assert code == 2
     assert said == (
